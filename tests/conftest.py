@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -72,7 +73,8 @@ def _refuse_network(event: str, args: tuple[object, ...]) -> None:
     if where == 1:
         if getattr(args[0], "family", None) not in _INTERNET or target is None:
             return
-        target = target[0] if isinstance(target, tuple) else target
+        if isinstance(target, tuple):
+            target = cast("tuple[object, ...]", target)[0]
     if not _is_local(target):
         pytest.fail(f"{event}: a test may reach loopback addresses only, this is {target!r}")
 

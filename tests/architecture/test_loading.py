@@ -1,0 +1,52 @@
+"""What is not used is not loaded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from typing import cast
+
+import pytest
+
+PROBE = """\
+import json, sys
+before = set(sys.modules)
+import {module}
+print(json.dumps(sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})))
+"""
+
+# Standard modules that cost time or memory and that a session in memory has no use for.
+HEAVY = {"asyncio", "email", "http", "multiprocessing", "socket", "sqlite3", "ssl", "subprocess"}
+
+
+def _loaded_by(module: str) -> set[str]:
+    """The top-level packages that a fresh interpreter loads for one import."""
+    probe = [sys.executable, "-c", PROBE.format(module=module)]
+    output = subprocess.run(probe, check=True, capture_output=True, text=True).stdout
+    return set(cast("list[str]", json.loads(output)))
+
+
+def test_importing_turnlog_loads_msgspec_and_nothing_else() -> None:
+    """A bare `import turnlog` loads no provider, server, database, terminal or async package."""
+    loaded = _loaded_by("turnlog")
+    assert "turnlog" in loaded
+    assert loaded - set(sys.stdlib_module_names) <= {"turnlog", "msgspec"}
+    assert loaded & HEAVY == set()
+
+
+def test_importing_the_command_line_loads_no_edge() -> None:
+    """`import turnlog.cli` loads nothing that only some commands need."""
+    if find_spec("turnlog.cli") is None:
+        pytest.skip("there is no command line yet")
+    loaded = _loaded_by("turnlog.cli")
+    assert "turnlog" in loaded
+    drivers = {"apsw", "asyncmy", "asyncpg", "litestar", "uvicorn", "zstandard"}
+    models = {"anthropic", "mcp", "openai", "xllamacpp"}
+    assert loaded & (drivers | models) == set()
+
+
+def test_the_probe_sees_what_is_loaded() -> None:
+    """An import that loads a heavy package is seen to load it."""
+    assert {"anyio", "asyncio"} <= _loaded_by("anyio.to_thread, anyio._backends._asyncio")
