@@ -11,14 +11,12 @@ from typing import IO, TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 import zstandard
 
+from turnlog.interop.dsh.scan import MAGIC, Frame, Scanner
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAGIC = b"\x28\xb5\x2f\xfd"
 _CHUNK = 256 * 1024
-_BLOCK_MAX = 128 * 1024
-_HEADER_MAX = 18
-_RLE, _COMPRESSED = 1, 2
 
 
 class Limits(NamedTuple):
@@ -66,13 +64,6 @@ class Torn(NamedTuple):
     """The bytes after the last complete record or frame, which is what a crash leaves."""
 
     span: Span
-
-
-class _Frame(NamedTuple):
-    offset: int
-    end: int | None
-    """None: cut off by the end of the file."""
-    fault: str | None = None
 
 
 def read_lines(file: BinaryIO, size: int, limits: Limits = LIMITS) -> Iterator[Line | Lost | Torn]:
@@ -145,15 +136,14 @@ def _packed_lines(file: BinaryIO, size: int, limits: Limits) -> Iterator[Line | 
     splitter = _Splitter(limits.line)
     began = 0, 0
     """File offset of the frame where the unfinished line began, and what came before it."""
-    for frame in _Scanner(file, size).frames():
+    for frame in Scanner(file, size).frames(lambda frame: _fault_of(file, frame, limits)):
         end = size if frame.end is None else frame.end
-        fault = frame.fault or (_fault_of(file, frame, limits) if frame.end is not None else None)
-        if fault is not None:
+        if frame.fault is not None:
             if splitter.start < splitter.position:
                 start, length, text = splitter.flush()
                 span = Span(began[0], frame.offset - began[0], (start - began[1], length))
                 yield _as_line(text, span, limits)
-            yield Lost(Span(frame.offset, end - frame.offset), fault)
+            yield Lost(Span(frame.offset, end - frame.offset), frame.fault)
             continue
         frame_start = splitter.position
         if splitter.start == frame_start:
@@ -168,93 +158,6 @@ def _packed_lines(file: BinaryIO, size: int, limits: Limits) -> Iterator[Line | 
             return
     if splitter.start < splitter.position:
         yield Torn(Span(began[0], size - began[0]))
-
-
-class _Scanner:
-    """Finds frames by their structure alone: headers are read, contents skipped."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file = file
-        self._size = size
-        self._effort = size + 2**16
-        """What we are willing to do, in blocks looked at; a healthy file takes a third of it."""
-
-    def frames(self) -> Iterator[_Frame]:
-        """Every frame of the file in order, and what lies between."""
-        offset = 0
-        while offset < self._size:
-            frame = self._scan(offset)
-            if frame.end is None or frame.fault is not None:
-                following = self._next_frame(offset + 1)
-                if following is not None:
-                    fault = frame.fault or "a frame that does not end where the next one begins"
-                    frame = _Frame(offset, following, fault)
-                elif frame.fault is not None and self._is_padding(offset):
-                    frame = _Frame(offset, None)
-            yield frame
-            offset = self._size if frame.end is None else frame.end
-
-    def _scan(self, offset: int) -> _Frame:
-        """The frame at `offset`: its end, or why it is none."""
-        cut = _Frame(offset, None)
-        head = self._read(offset, _HEADER_MAX)
-        if not head.startswith(MAGIC) and not MAGIC.startswith(head):
-            return _Frame(offset, None, "bytes that are no frame")
-        if len(head) <= len(MAGIC):
-            return cut
-        descriptor = head[len(MAGIC)]
-        if descriptor & 0x08:
-            return _Frame(offset, None, "a frame header with a reserved bit")
-        single = descriptor >> 5 & 1
-        content_size = (single, 2, 4, 8)[descriptor >> 6]
-        at = offset + 5 + (1 - single) + (0, 1, 2, 4)[descriptor & 3] + content_size
-        last = 0
-        while not last:
-            self._effort -= 1
-            head = self._read(at, 3)
-            if len(head) < 3:  # noqa: PLR2004 - the size of a block header
-                return cut
-            block = int.from_bytes(head, "little")
-            last, kind, length = block & 1, block >> 1 & 3, block >> 3
-            if not block and self._is_padding(at):
-                return cut
-            if not block or kind > _COMPRESSED or length > _BLOCK_MAX or self._effort < 0:
-                return _Frame(offset, None, "a frame with an impossible block")
-            at += 3 + (1 if kind == _RLE else length)
-        at += 4 if descriptor & 0x04 else 0
-        return cut if at > self._size else _Frame(offset, at)
-
-    def _next_frame(self, offset: int) -> int | None:
-        """Where the next thing that may be a frame begins."""
-        while (found := self._find_magic(offset)) is not None and self._scan(found).fault:
-            offset = found + 1
-            self._effort -= 64
-            if self._effort < 0:
-                return None
-        return found
-
-    def _find_magic(self, offset: int) -> int | None:
-        kept = b""
-        while chunk := self._read(offset, _CHUNK):
-            window = kept + chunk
-            at = window.find(MAGIC)
-            if at >= 0:
-                return offset - len(kept) + at
-            kept = window[1 - len(MAGIC) :]
-            offset += len(chunk)
-        return None
-
-    def _is_padding(self, offset: int) -> bool:
-        """Whether nothing but NUL bytes follows, as after a crash that extended the file."""
-        while chunk := self._read(offset, _CHUNK):
-            if chunk.strip(b"\0"):
-                return False
-            offset += len(chunk)
-        return True
-
-    def _read(self, offset: int, count: int) -> bytes:
-        self._file.seek(offset)
-        return self._file.read(max(0, min(count, self._size - offset)))
 
 
 class _Slice:
@@ -273,7 +176,7 @@ class _Slice:
         return data
 
 
-def _unpack(file: BinaryIO, frame: _Frame, size: int, limits: Limits) -> Iterator[bytes]:
+def _unpack(file: BinaryIO, frame: Frame, size: int, limits: Limits) -> Iterator[bytes]:
     """What the frame unpacks to, in chunks; of one that is cut off, what can be had.
 
     Raises:
@@ -295,7 +198,7 @@ def _unpack(file: BinaryIO, frame: _Frame, size: int, limits: Limits) -> Iterato
             yield chunk
 
 
-def _fault_of(file: BinaryIO, frame: _Frame, limits: Limits) -> str | None:
+def _fault_of(file: BinaryIO, frame: Frame, limits: Limits) -> str | None:
     """What is wrong with a frame whose structure is whole, found by unpacking it once."""
     end = frame.end or frame.offset
     allowed = max(limits.frame, limits.ratio * (end - frame.offset))
