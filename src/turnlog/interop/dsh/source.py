@@ -6,6 +6,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+import zstandard
+
 from turnlog import jsontext
 from turnlog.errors import ImportFailed, brief
 from turnlog.interop.dsh.frames import LIMITS, Limits, Line, read_lines
@@ -78,6 +80,8 @@ class DshSource:
                     yield from record.events()
         except OSError as error:
             raise _unreadable(self.path, error) from error
+        except zstandard.ZstdError as error:
+            raise ImportFailed(f"{self.path}: it changed while it was being read") from error
 
     def read_bytes(self, damage: Damage | Span) -> bytes:
         """The source's bytes of a damaged or torn range, to be kept; at most `Limits.line`.
