@@ -15,6 +15,7 @@ _CHUNK = 256 * 1024
 _BLOCK_HEADER = 3
 _BLOCK_MAX = 128 * 1024
 _HEADER_MAX = 18
+_NUL_TAIL = 8
 _RLE, _COMPRESSED = 1, 2
 
 
@@ -52,7 +53,7 @@ class Scanner:
                 if following is not None:
                     fault = frame.fault or "a frame that does not end where the next one begins"
                     frame = Frame(offset, following, fault)
-                elif frame.fault is not None and self._is_padding(offset):
+                elif frame.fault is not None and self._was_never_written(offset):
                     frame = Frame(offset, None)
                 elif frame.fault is not None:
                     frame = Frame(offset, self._size, frame.fault)
@@ -79,7 +80,7 @@ class Scanner:
             head = self._read(at, _BLOCK_HEADER)
             block = int.from_bytes(head, "little")
             last, kind, length = block & 1, block >> 1 & 3, block >> 3
-            if len(head) < _BLOCK_HEADER or (not block and self._is_padding(at)):
+            if len(head) < _BLOCK_HEADER:
                 return cut
             if not block or kind > _COMPRESSED or length > _BLOCK_MAX or self._effort < 0:
                 return Frame(offset, None, "a frame with an impossible block")
@@ -107,13 +108,10 @@ class Scanner:
             offset += len(chunk)
         return None
 
-    def _is_padding(self, offset: int) -> bool:
-        """Whether nothing but NUL bytes follows, as after a crash that extended the file."""
-        while chunk := self._read(offset, _CHUNK):
-            if chunk.strip(b"\0"):
-                return False
-            offset += len(chunk)
-        return True
+    def _was_never_written(self, offset: int) -> bool:
+        """Whether the file, from `offset` on, ends in NUL bytes: a crash that only extended it."""
+        count = min(_NUL_TAIL, self._size - offset)
+        return self._read(self._size - count, count) == bytes(count)
 
     def _read(self, offset: int, count: int) -> bytes:
         self._file.seek(offset)

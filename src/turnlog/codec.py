@@ -1,0 +1,353 @@
+"""Events as lines of JSON, and back: payloads verbatim, provenance in ranges, chunk runs packed.
+
+A line is one event, `{"type","seq","time","data","sourceEventSeqs"?,"surfaceOp"?,"ignorable"?}`, or
+one run of `assistant/chunk` events that differ only in time and in one string:
+
+    {"run":"assistant/chunk","seq":8,"time":T,"dt":[4,0],"field":"text",
+     "data":{"turn":1,"step":1,"chunk":{"type":"text-delta","index":0,"text":null}},
+     "values":["Hel","lo ","there"]}
+
+Event i of a run has seq `seq + i`, a time that is `dt[i-1]` after its predecessor's, and `data`
+with `values[i]` as `chunk[field]`. docs/log-format.md is the public description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from turnlog import jsontext
+from turnlog.content import ReasoningDelta, TextDelta, ToolCallDelta
+from turnlog.errors import InvalidEnvelope
+from turnlog.events import AnyEvent, AssistantChunk, Event, Replace, event_type
+from turnlog.log import make_event
+
+MIN_RUN = 3
+MAX_RUN = 4096
+MAX_RUN_BYTES = 1 << 20
+
+_FIELDS = {TextDelta: "text", ReasoningDelta: "text", ToolCallDelta: "argumentsDelta"}
+_CHUNK = "assistant/chunk"
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def encode_event(event: AnyEvent) -> bytes:
+    """One event as one line, without the newline."""
+    parts = [
+        b'{"type":',
+        jsontext.encode(event.type),
+        b',"seq":%d,"time":%d,"data":' % (event.seq, event.time),
+        event.raw,
+    ]
+    if event.source_event_seqs is not None:
+        parts += [b',"sourceEventSeqs":', jsontext.encode(pack_seqs(event.source_event_seqs))]
+    op = event.surface_op
+    if op is not None:
+        parts.append(b',"surfaceOp":"append"' if op == "append" else _replace(op))
+    if event.ignorable:
+        parts.append(b',"ignorable":true')
+    if event.extra:
+        parts += [b",", jsontext.encode(event.extra)[1:-1]]
+    parts.append(b"}")
+    return b"".join(parts)
+
+
+def _replace(op: Any) -> bytes:
+    return b',"surfaceOp":{"op":"replace","start":%d,"end":%d}' % (op.start, op.end)
+
+
+def pack_seqs(seqs: Sequence[int]) -> list[int | list[int]]:
+    """Seqs with ascending runs of three and more as [first, last]; order is kept."""
+    if type(seqs) is range:
+        return [[seqs[0], seqs[-1]]] if len(seqs) >= MIN_RUN else list(seqs)
+    packed: list[int | list[int]] = []
+    i, n = 0, len(seqs)
+    while i < n:
+        j = i + 1
+        while j < n and seqs[j] == seqs[j - 1] + 1:
+            j += 1
+        if j - i >= MIN_RUN:
+            packed.append([seqs[i], seqs[j - 1]])
+        else:
+            packed.extend(seqs[i:j])
+        i = j
+    return packed
+
+
+def encode_lines(events: Iterable[AnyEvent]) -> bytes:
+    """Events as lines, newline after each, runs of chunks packed."""
+    lines: list[bytes] = []
+    run: _Run | None = None
+    for event in events:
+        if event.type == _CHUNK:
+            if run is not None and run.take(event):
+                continue
+            if run is not None:
+                run.write(lines)
+            run = _Run.starting(event)
+            if run is not None:
+                continue
+        elif run is not None:
+            run.write(lines)
+            run = None
+        lines.append(encode_event(event))
+    if run is not None:
+        run.write(lines)
+    lines.append(b"")
+    return b"\n".join(lines)
+
+
+class _Run:
+    """Chunk events that share all bytes but one string."""
+
+    __slots__ = ("events", "field", "head", "size", "tail", "values")
+
+    def __init__(self, event: AnyEvent, field: str, head: bytes, value: bytes, tail: bytes) -> None:
+        self.field, self.head, self.tail = field, head, tail
+        self.events = [event]
+        self.values = [value]
+        self.size = len(value)
+
+    @classmethod
+    def starting(cls, event: AnyEvent) -> _Run | None:
+        data = event.data
+        if type(data) is not AssistantChunk or event.ignorable or event.extra:
+            return None
+        field = _FIELDS.get(type(data.chunk))  # pyright: ignore[reportArgumentType]
+        if field is None:
+            return None
+        chunk: Any = data.chunk
+        text = chunk.arguments_delta if field == "argumentsDelta" else chunk.text
+        value = jsontext.encode(text)
+        key = b'"%s":' % field.encode()
+        head, found, tail = event.raw.partition(key + value)
+        if not found or key in tail or key in head:
+            return None
+        return cls(event, field, head + key, value, tail)
+
+    def take(self, event: AnyEvent) -> bool:
+        raw, events = event.raw, self.events
+        if (
+            event.seq != events[-1].seq + 1
+            or not raw.startswith(self.head)
+            or not raw.endswith(self.tail)
+            or event.ignorable
+            or event.extra
+            or len(events) >= MAX_RUN
+            or self.size >= MAX_RUN_BYTES
+        ):
+            return False
+        value = raw[len(self.head) : len(raw) - len(self.tail)]
+        if not _is_string(value):
+            return False
+        events.append(event)
+        self.values.append(value)
+        self.size += len(value)
+        return True
+
+    def write(self, lines: list[bytes]) -> None:
+        events = self.events
+        if len(events) < MIN_RUN:
+            lines.extend(map(encode_event, events))
+            return
+        gaps = [b"%d" % (b.time - a.time) for a, b in zip(events, events[1:], strict=False)]
+        lines.append(
+            b'{"run":"assistant/chunk","seq":%d,"time":%d,"dt":[%s],"field":"%s",'
+            b'"data":%snull%s,"values":[%s]}'
+            % (
+                events[0].seq,
+                events[0].time,
+                b",".join(gaps),
+                self.field.encode(),
+                self.head,
+                self.tail,
+                b",".join(self.values),
+            )
+        )
+
+
+def _is_string(value: bytes) -> bool:
+    """Whether the bytes are exactly one JSON string."""
+    if len(value) < 2 or value[0] != 34 or value[-1] != 34:  # noqa: PLR2004 - the quote character
+        return False
+    if value.count(b'"') == 2 and value[-2] != 92:  # noqa: PLR2004 - two quotes, no backslash
+        return True
+    try:
+        return isinstance(jsontext.decode(value), str)
+    except ValueError:
+        return False
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+_Seq = Annotated[int, msgspec.Meta(ge=0, le=jsontext.INT_MAX)]
+_Time = Annotated[int, msgspec.Meta(ge=jsontext.INT_MIN, le=jsontext.INT_MAX)]
+
+
+class _Envelope(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    type: str
+    seq: _Seq
+    time: _Time
+    data: msgspec.Raw
+    source_event_seqs: list[int | list[int]] | None = None
+    surface_op: Literal["append"] | Replace | None = None
+    ignorable: Literal[True] | None = None
+
+
+class _RunLine(msgspec.Struct, forbid_unknown_fields=True):
+    run: Literal["assistant/chunk"]
+    seq: _Seq
+    time: _Time
+    dt: list[int]
+    field: Literal["text", "argumentsDelta"]
+    data: msgspec.Raw
+    values: list[msgspec.Raw]
+
+
+_envelope = msgspec.json.Decoder(_Envelope).decode
+_run_line = msgspec.json.Decoder(_RunLine).decode
+
+
+def decode_line(line: bytes) -> list[AnyEvent]:
+    """The event in a line, or the events of a packed run.
+
+    Raises:
+        AdmissionError: the line is JSON, but neither.
+        ValueError: not JSON.
+    """
+    if line.startswith(b'{"run":'):
+        return _unpack(line)
+    try:
+        wire = _envelope(line)
+    except (msgspec.DecodeError, RecursionError):
+        return [event_from_dict(jsontext.decode(line), line)]
+    if wire.source_event_seqs is not None or wire.surface_op not in (None, "append"):
+        cited = wire.source_event_seqs
+        return [
+            make_event(
+                wire.type,
+                wire.seq,
+                wire.time,
+                _payload(bytes(wire.data), wire.seq),
+                wire.surface_op,
+                None if cited is None else unpack_seqs(cited, wire.seq),
+                ignorable=wire.ignorable is True,
+            )
+        ]
+    kind = event_type(wire.type)
+    return [
+        Event(
+            wire.type,
+            wire.seq,
+            wire.time,
+            _payload(bytes(wire.data), wire.seq),
+            wire.surface_op,
+            None,
+            wire.ignorable is True,
+            None,
+            jsontext.decode if kind is None else kind.read,
+        )
+    ]
+
+
+def _payload(raw: bytes, seq: int) -> bytes:
+    if jsontext.suspicious(raw) or len(raw) > jsontext.MAX_BYTES:
+        jsontext.check_bytes(raw, seq=seq)
+    return raw
+
+
+def _unpack(line: bytes) -> list[AnyEvent]:
+    try:
+        wire = _run_line(line)
+    except msgspec.ValidationError as error:
+        raise InvalidEnvelope(f"packed run: {error}", seq=None, value=line[:80]) from None
+    head, found, tail = bytes(wire.data).partition(b'"%s":null' % wire.field.encode())
+    if not found or len(wire.dt) != len(wire.values) - 1:
+        msg = "a packed run has one value a member and one gap less"
+        raise InvalidEnvelope(msg, seq=wire.seq, value=wire.field)
+    head += b'"%s":' % wire.field.encode()
+    kind = event_type(_CHUNK)
+    reading = jsontext.decode if kind is None else kind.read
+    events: list[AnyEvent] = []
+    time = wire.time
+    for i, value in enumerate(wire.values):
+        token = bytes(value)
+        if not _is_string(token):
+            msg = "a packed run holds strings"
+            raise InvalidEnvelope(msg, seq=wire.seq + i, value=token[:80])
+        if i:
+            time += wire.dt[i - 1]
+        raw = head + token + tail
+        events.append(Event(_CHUNK, wire.seq + i, time, raw, None, None, False, None, reading))
+    return events
+
+
+def unpack_seqs(packed: Any, seq: int | None = None) -> list[Any]:
+    """The seqs of a list in which [first, last] stands for a run.
+
+    Raises:
+        InvalidEnvelope: a pair that is no run, or one beyond the event's own seq.
+    """
+    if type(packed) is not list:
+        return packed
+    seqs: list[Any] = []
+    for item in packed:  # pyright: ignore[reportUnknownVariableType]
+        if type(item) is not list:
+            seqs.append(item)
+            continue
+        if len(item) != 2 or not all(type(s) is int for s in item):  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]  # noqa: PLR2004 - a pair
+            raise InvalidEnvelope("expected [first, last]", seq=seq, value=item)  # pyright: ignore[reportUnknownArgumentType]
+        first, last = item  # pyright: ignore[reportUnknownVariableType]
+        if last < first or (seq is not None and last >= seq):
+            raise InvalidEnvelope("expected [first, last] before seq", seq=seq, value=item)  # pyright: ignore[reportUnknownArgumentType]
+        seqs.extend(range(first, last + 1))  # pyright: ignore[reportUnknownArgumentType]
+    return seqs
+
+
+_KNOWN = frozenset({"type", "seq", "time", "data", "sourceEventSeqs", "surfaceOp", "ignorable"})
+
+
+class _DataOnly(msgspec.Struct):
+    data: msgspec.Raw = msgspec.Raw(b"")
+
+
+_data_only = msgspec.json.Decoder(_DataOnly).decode
+
+
+def event_from_dict(wire: Any, line: bytes | None = None) -> AnyEvent:
+    """An event in wire form, `Event.to_dict()`; unknown envelope keys are kept.
+
+    Args:
+        wire: the object.
+        line: the JSON it was read from, whose payload is then kept verbatim.
+
+    Raises:
+        AdmissionError: a field is not what it must be.
+    """
+    if not isinstance(wire, dict):
+        raise InvalidEnvelope("expected a JSON object", seq=None, value=wire)
+    fields: dict[str, Any] = {str(k): v for k, v in wire.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    seq = fields.get("seq")
+    at = seq if type(seq) is int else None
+    if "data" not in fields:
+        raise InvalidEnvelope("expected data", seq=at, value=sorted(fields))
+    raw = jsontext.admit(fields["data"], seq=at)
+    if line is not None:
+        try:
+            raw = bytes(_data_only(line).data) or raw
+        except (msgspec.DecodeError, RecursionError):
+            pass  # a lone surrogate: msgspec cannot cut the payload out, the re-encoding is equal
+    return make_event(
+        fields.get("type"),
+        seq,
+        fields.get("time"),
+        raw,
+        fields.get("surfaceOp"),
+        unpack_seqs(fields.get("sourceEventSeqs"), at),
+        ignorable=fields.get("ignorable", False),
+        extra={k: v for k, v in fields.items() if k not in _KNOWN} or None,
+    )

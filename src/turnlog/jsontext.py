@@ -1,0 +1,158 @@
+"""Lossless JSON: what a payload may hold, as bytes and back.
+
+msgspec does the work at C speed and is checked rather than trusted: it turns NaN into null,
+integer keys into strings, tuples into lists, and refuses lone surrogates. `admit` therefore
+encodes, decodes and compares, and walks the value in Python only where the two differ, to name
+the path. Lone surrogates are kept, escaped as `\\ud800`, by the standard library's codec.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import msgspec
+
+from turnlog.errors import NotJson, PayloadTooDeep, PayloadTooLarge
+
+MAX_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 512
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
+_NINETEEN = b"0" * 19
+
+
+def encode(value: Any) -> bytes:
+    """Plain JSON (or a msgspec struct) as compact UTF-8, lone surrogates escaped."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        plain = msgspec.to_builtins(value)
+        return _escape_surrogates(json.dumps(plain, ensure_ascii=False, separators=(",", ":")))
+
+
+def _escape_surrogates(text: str) -> bytes:
+    return re.sub("[\ud800-\udfff]", lambda m: f"\\u{ord(m[0]):04x}", text).encode()
+
+
+def decode(raw: bytes | bytearray | memoryview) -> Any:
+    """The plain JSON value of `raw`.
+
+    Raises:
+        ValueError: not JSON (`msgspec.DecodeError` and `json.JSONDecodeError` are ValueErrors).
+    """
+    try:
+        return _decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return decode_leniently(bytes(raw))
+
+
+def decode_leniently(raw: bytes) -> Any:
+    """As `decode`, by the slow road: lone surrogates pass, NaN and infinities do not.
+
+    Raises:
+        ValueError: not JSON, or nested too deeply to read.
+    """
+    try:
+        return json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        msg = "nested too deeply"
+        raise ValueError(msg) from None
+
+
+def _refuse_constant(name: str) -> None:
+    msg = f"{name} is not JSON"
+    raise ValueError(msg)
+
+
+def admit(value: Any, *, seq: int | None = None) -> bytes:
+    """The bytes of a plain value, or the error that says where it is not JSON.
+
+    Raises:
+        NotJson: NaN, an infinity, bytes, a set, a tuple, a key that is no string, a cycle, an
+            integer outside -2**63 … 2**63-1, or any other type, with the path to it.
+        PayloadTooLarge, PayloadTooDeep: beyond `MAX_BYTES`, `MAX_DEPTH`.
+    """
+    try:
+        raw = _encode(value)
+        same = _decode(raw) == value
+    except Exception:  # noqa: BLE001 - whatever the codec disliked, the walk names it
+        raw, same = b"", False
+    if not same or suspicious(raw):
+        _walk(value, seq)
+        raw = encode(value)
+    check_size(raw, seq)
+    return raw
+
+
+def suspicious(raw: bytes) -> bool:
+    """Whether `raw` may nest too deeply or hold an integer out of range, judged cheaply."""
+    return raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or _NINETEEN in raw.translate(_DIGITS)
+
+
+def check_size(raw: bytes, seq: int | None) -> None:
+    """Refuse more than `MAX_BYTES`."""
+    if len(raw) > MAX_BYTES:
+        msg = f"expected at most {MAX_BYTES} bytes of JSON, got {len(raw)}"
+        raise PayloadTooLarge(msg, seq=seq, value=len(raw))
+
+
+def check_bytes(raw: bytes, *, seq: int | None = None) -> None:
+    """Apply the limits of `admit` to bytes that were loaded, not encoded here.
+
+    Raises:
+        NotJson, PayloadTooLarge, PayloadTooDeep: as `admit`.
+    """
+    check_size(raw, seq)
+    if suspicious(raw):
+        _walk(decode(raw), seq)
+
+
+def _walk(root: Any, seq: int | None) -> None:
+    """Find the first value that is not JSON, depth first, without recursion."""
+    stack: list[tuple[Any, str, int, tuple[int, ...]]] = [(root, "$", 0, ())]
+    while stack:
+        value, path, depth, above = stack.pop()
+        kind = type(value)
+        if value is None or isinstance(value, (bool, str)):
+            continue
+        if isinstance(value, int):
+            if not INT_MIN <= value <= INT_MAX:
+                detail = "expected an integer from -2^63 to 2^63-1"
+                raise NotJson(detail, seq=seq, value=value, path=path)
+        elif isinstance(value, float):
+            if not math.isfinite(value):
+                raise NotJson("expected a finite number", seq=seq, value=value, path=path)
+        elif isinstance(value, (dict, list)):
+            if id(value) in above:  # pyright: ignore[reportUnknownArgumentType]
+                raise NotJson("expected no cycle", seq=seq, value=kind.__name__, path=path)
+            if depth >= MAX_DEPTH:
+                msg = f"expected at most {MAX_DEPTH} levels, more at {path[:60]}…"
+                raise PayloadTooDeep(msg, seq=seq, value=depth + 1)
+            inside = (*above, id(value))  # pyright: ignore[reportUnknownArgumentType]
+            items: list[tuple[Any, str]] = []
+            if isinstance(value, dict):
+                for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+                    if not isinstance(key, str):
+                        detail = "expected string keys"
+                        raise NotJson(detail, seq=seq, value=key, path=path)  # pyright: ignore[reportUnknownArgumentType]
+                    items.append((item, f"{path}.{key}"))
+            else:
+                items = [(item, f"{path}[{i}]") for i, item in enumerate(value)]  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+            stack.extend((item, where, depth + 1, inside) for item, where in reversed(items))
+        else:
+            raise NotJson("expected JSON", seq=seq, value=value, path=path)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def replace_surrogates(text: str) -> str:
+    """The text with lone surrogates as U+FFFD: for outgoing copies only, never for the log."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -1,0 +1,478 @@
+"""The in-memory log of one session, and the one place where events are admitted.
+
+Two admissions, one law. `append` is strict: known or registered types only. `load` takes what a
+store, a seed or a file holds: it keeps a type that it does not know. Both check everything before
+they change anything, and both use the same rules for surface and provenance.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, overload
+
+import msgspec
+
+from turnlog import jsontext
+from turnlog.content import Message, Reasoning, Text
+from turnlog.errors import (
+    DuplicateProvenance,
+    EmptyBlock,
+    EmptyProvenance,
+    InvalidEnvelope,
+    InvalidProvenance,
+    InvalidSurfaceOp,
+    MissingSurfaceOp,
+    NoSuchEvent,
+    ProvenanceNotEarlier,
+    ResultChangesMore,
+    ResultReplacesOther,
+    ResultReplacesRange,
+    SeqOutOfOrder,
+    SurfaceError,
+    UncitedCall,
+    UnexpectedProvenance,
+    UnexpectedSurfaceOp,
+    UnknownEventType,
+    UnknownProvenance,
+)
+from turnlog.events import (
+    AnyEvent,
+    Event,
+    EventType,
+    Replace,
+    SessionHeader,
+    SurfaceOp,
+    ToolCallStart,
+    ToolResult,
+    event_type,
+)
+from turnlog.surface import Replacement, Surface
+
+_INT = {int}
+_seq_of = attrgetter("seq")
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """A stretch of a log that cannot be read; its bytes are kept where they were.
+
+    Attributes:
+        first_seq, last_seq: the seqs that are lost, inclusive; None when it is not known that
+            any were (garbage between two events that follow on each other).
+        offset, length: the bytes in the session's file, where there is one.
+        reason: one line for a person.
+        place: the file or row, for a person.
+    """
+
+    reason: str
+    first_seq: int | None = None
+    last_seq: int | None = None
+    offset: int | None = None
+    length: int | None = None
+    place: str | None = None
+
+
+class Events(Sequence[AnyEvent]):
+    """A read-only, live view of a log's events, in order."""
+
+    __slots__ = ("_events",)
+
+    def __init__(self, events: list[AnyEvent]) -> None:
+        self._events = events
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    @overload
+    def __getitem__(self, index: int) -> AnyEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[AnyEvent]: ...
+    def __getitem__(self, index: int | slice) -> AnyEvent | list[AnyEvent]:
+        return self._events[index]
+
+    def __iter__(self) -> Iterator[AnyEvent]:
+        return iter(self._events)
+
+    def __repr__(self) -> str:
+        return f"<{len(self._events)} events>"
+
+
+class SessionLog:
+    """The events of one session with their surface. Not thread-safe: `Session` adds the lock."""
+
+    __slots__ = (
+        "_calls",
+        "_events",
+        "_lost",
+        "damage",
+        "events",
+        "flagged",
+        "header",
+        "messages",
+        "next_seq",
+        "surface",
+        "unknown",
+    )
+
+    def __init__(self, header: SessionHeader) -> None:
+        self.header = header
+        self._events: list[AnyEvent] = []
+        self.events = Events(self._events)
+        #: The message events (those on or once on the surface), in log order.
+        self.messages: list[AnyEvent] = []
+        self.surface = Surface()
+        self.next_seq = 0
+        self.damage: list[Damage] = []
+        #: Replacements that had to be placed around damage: every view after them is flagged.
+        self.flagged: list[int] = []
+        #: Types that no one here knows and their writer did not mark as ignorable, with a count.
+        self.unknown: dict[str, int] = {}
+        self._lost: list[tuple[int, int]] = []
+        self._calls: dict[str, tuple[int, int | None]] = {}  # open call id -> tool/call, settled
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def index(self, seq: int) -> int:
+        """How many events come before `seq`: its place in `events`, if it is there."""
+        if not self._lost:
+            return min(max(seq, 0), len(self._events))
+        return bisect_left(self._events, seq, key=_seq_of)
+
+    def event_at(self, seq: int) -> AnyEvent:
+        """The event with that seq.
+
+        Raises:
+            NoSuchEvent: outside the log, or lost to damage.
+        """
+        events = self._events
+        if not self._lost:
+            if 0 <= seq < len(events):
+                return events[seq]
+        else:
+            at = self.index(seq)
+            if at < len(events) and events[at].seq == seq:
+                return events[at]
+            if self.is_lost(seq):
+                msg = f"session {self.header.id!r}: event {seq} was lost to damage"
+                raise NoSuchEvent(msg)
+        msg = f"session {self.header.id!r}: expected a seq from 0 to {self.next_seq - 1}, got {seq}"
+        raise NoSuchEvent(msg)
+
+    def is_lost(self, seq: int) -> bool:
+        """Whether the event was lost to damage."""
+        return any(first <= seq <= last for first, last in self._lost)
+
+    def has(self, seq: int) -> bool:
+        """Whether the event is there."""
+        if not self._lost:
+            return 0 <= seq < len(self._events)
+        at = self.index(seq)
+        return at < len(self._events) and self._events[at].seq == seq
+
+    def call_seqs(self, call_id: str) -> list[int] | None:
+        """What the result of an open call has to cite: its tool/call and tool/settled."""
+        found = [seq for seq in self._calls.get(call_id, ()) if seq is not None]
+        return found or None
+
+    # -- admission -----------------------------------------------------------------------------
+
+    def admit(
+        self,
+        type_name: str,
+        data: Any,
+        *,
+        time: int,
+        surface_op: Any = None,
+        source_event_seqs: Any = None,
+        commit: Callable[[AnyEvent], None] | None = None,
+    ) -> AnyEvent:
+        """Check an event strictly and add it; `commit` may still refuse it by raising.
+
+        Raises:
+            AdmissionError: it breaks a rule; nothing changed.
+        """
+        seq = self.next_seq
+        kind = event_type(type_name)
+        if kind is None:
+            msg = (
+                f"expected a core or registered event type, got {type_name!r} "
+                "(register your own with register_event_type)"
+            )
+            raise UnknownEventType(msg, seq=seq, value=type_name)
+        raw, snapshot = kind.admit(data, seq)
+        if kind.surface:
+            message: Message = snapshot if type(snapshot) is Message else snapshot.message
+            for block in message.content:
+                if type(block) in _TEXTUAL and not _has_content(block):
+                    msg = f"{type_name}: a {block.type} block is empty; leave it out"
+                    raise EmptyBlock(msg, seq=seq, value=block)
+        elif surface_op is None and source_event_seqs is None:
+            event = Event(type_name, seq, time, raw, None, None, False, None, kind.read, snapshot)
+            if commit is not None:
+                commit(event)
+            self._add_record(event)
+            return event
+        op = surface_op if surface_op is None or surface_op == "append" else _read_op(surface_op, seq)
+        cited = None if source_event_seqs is None else _read_seqs(source_event_seqs, seq)
+        event = Event(type_name, seq, time, raw, op, cited, False, None, kind.read, snapshot)
+        planned = self._check(event, kind, tolerant=False)
+        if commit is not None:
+            commit(event)
+        self._add(event, planned)
+        return event
+
+    def load(self, event: AnyEvent) -> None:
+        """Add an event that a store, a seed or a file holds.
+
+        Raises:
+            AdmissionError: it breaks a rule; nothing changed.
+        """
+        if event.seq != self.next_seq:
+            msg = f"expected seq {self.next_seq}, got {event.seq}"
+            raise SeqOutOfOrder(msg, seq=event.seq, value=event.seq)
+        kind = event_type(event.type)
+        if event.surface_op is None and event.source_event_seqs is None:
+            if kind is not None and kind.surface:
+                raise _missing_op(event)
+            self._add_record(event)
+            if kind is None and not event.ignorable:
+                self.unknown[event.type] = self.unknown.get(event.type, 0) + 1
+            return
+        planned = self._check(event, kind, tolerant=bool(self.damage))
+        self._add(event, planned)
+        if kind is None and not event.ignorable:
+            self.unknown[event.type] = self.unknown.get(event.type, 0) + 1
+
+    def lose(self, damage: Damage) -> None:
+        """Record a stretch that could not be read; the events after it go on behind its seqs.
+
+        Raises:
+            SeqOutOfOrder: the lost seqs do not start where the log ends.
+        """
+        if damage.first_seq is not None and damage.last_seq is not None:
+            if damage.first_seq != self.next_seq or damage.last_seq < damage.first_seq:
+                msg = f"expected damage from seq {self.next_seq}, got {damage.first_seq}"
+                raise SeqOutOfOrder(msg, seq=damage.first_seq, value=damage.last_seq)
+            self._lost.append((damage.first_seq, damage.last_seq))
+            self.next_seq = damage.last_seq + 1
+        self.damage.append(damage)
+
+    def _check(
+        self, event: AnyEvent, kind: EventType | None, *, tolerant: bool
+    ) -> Replacement | None:
+        """The rules of surface and provenance; returns what a replacement would do."""
+        op, cited, seq = event.surface_op, event.source_event_seqs, event.seq
+        if kind is not None and not kind.surface:
+            if op is not None:
+                msg = f"{event.type} is log-only and must not carry surface_op"
+                raise UnexpectedSurfaceOp(msg, seq=seq, value=op)
+            if cited is not None:
+                msg = f"{event.type} is log-only and must not carry source_event_seqs"
+                raise UnexpectedProvenance(msg, seq=seq, value=cited)
+        if op is None:
+            if kind is not None:
+                raise _missing_op(event)
+            msg = f"{event.type} carries source_event_seqs without surface_op"
+            raise UnexpectedProvenance(msg, seq=seq, value=cited)
+        if cited is not None:
+            self._check_provenance(event, cited)
+        if op == "append":
+            if event.type == "tool/result":
+                self._check_cites_call(event, cited, tolerant=tolerant)
+            return None
+        try:
+            planned = self.surface.plan(seq, op, cited)
+            if event.type == "tool/result":
+                self._check_result_replacement(event, planned)
+        except (SurfaceError, UnknownProvenance):
+            if not tolerant:
+                raise
+            return self.surface.plan_around_damage(seq, cited)
+        return planned
+
+    def _check_provenance(self, event: AnyEvent, cited: Sequence[int]) -> None:
+        seq = event.seq
+        if not cited:
+            if event.type != "assistant/message":
+                msg = f"{event.type}: source_event_seqs is empty; leave it out or cite something"
+                raise EmptyProvenance(msg, seq=seq, value=cited)
+            return
+        if type(cited) is range:
+            low, high = cited[0], cited[-1]
+        else:
+            if len(set(cited)) != len(cited):
+                twice = sorted({s for s in cited if cited.count(s) > 1})[:10]
+                msg = f"source_event_seqs must be unique, {twice} come twice"
+                raise DuplicateProvenance(msg, seq=seq, value=twice)
+            low, high = min(cited), max(cited)
+        if low < 0:
+            msg = f"source_event_seqs must not be negative, got {low}"
+            raise InvalidProvenance(msg, seq=seq, value=low)
+        if high >= seq:
+            msg = f"source_event_seqs must be earlier than the event, got {high}"
+            raise ProvenanceNotEarlier(msg, seq=seq, value=high)
+        if self._lost:
+            gone = [s for s in cited if not self.has(s) and not self.is_lost(s)]
+            if gone:
+                msg = f"source_event_seqs must be in the log, {gone[:10]} are not"
+                raise UnknownProvenance(msg, seq=seq, value=gone)
+
+    def _check_cites_call(
+        self, event: AnyEvent, cited: Sequence[int] | None, *, tolerant: bool
+    ) -> None:
+        data = event.data
+        if type(data) is not ToolResult or tolerant or self._is_foreign(event.seq):
+            return
+        call = self._calls.get(data.message.tool_call_id or "")
+        if call is None:
+            return
+        for seq, what in zip(call, ("tool/call", "tool/settled"), strict=True):
+            if seq is not None and (cited is None or seq not in cited):
+                msg = f"expected the result to cite its {what} {seq}, it cites {cited}"
+                raise UncitedCall(msg, seq=event.seq, value=seq)
+
+    def _is_foreign(self, seq: int) -> bool:
+        header = self.header
+        return seq < (header.source_length or 0)
+
+    def _check_result_replacement(self, event: AnyEvent, planned: Replacement) -> None:
+        if len(planned.shadowed) != 1:
+            msg = f"a tool/result replaces exactly one node, got {len(planned.shadowed)}"
+            raise ResultReplacesRange(msg, seq=event.seq, value=planned.shadowed)
+        old = self.event_at(planned.shadowed[0])
+        if old.type != "tool/result":
+            msg = f"a tool/result replaces a tool/result, node {old.seq} is a {old.type}"
+            raise ResultReplacesOther(msg, seq=event.seq, value=old.seq)
+        if _without_content(old) != _without_content(event):
+            msg = f"nothing but the content may differ from the result {old.seq} that it replaces"
+            raise ResultChangesMore(msg, seq=event.seq, value=old.seq)
+
+    # -- committing ----------------------------------------------------------------------------
+
+    def _add_record(self, event: AnyEvent) -> None:
+        self._events.append(event)
+        self.next_seq = event.seq + 1
+        if event.type == "tool/call":
+            data = event.data
+            if type(data) is ToolCallStart:
+                self._calls[data.call_id] = (event.seq, None)
+        elif event.type == "tool/settled":
+            data = event.data
+            if type(data) is ToolResult:
+                call_id = data.message.tool_call_id or ""
+                started = self._calls.get(call_id)
+                if started is not None:
+                    self._calls[call_id] = (started[0], event.seq)
+
+    def _add(self, event: AnyEvent, planned: Replacement | None) -> None:
+        self._events.append(event)
+        self.next_seq = event.seq + 1
+        self.messages.append(event)
+        if planned is not None:
+            self.surface.apply(planned)
+            if planned.scattered is not None:
+                self.flagged.append(event.seq)
+            return
+        self.surface.append(event.seq)
+        if event.surface_op != "append":
+            self.flagged.append(event.seq)
+        elif event.type == "tool/result" and type(event.data) is ToolResult:
+            self._calls.pop(event.data.message.tool_call_id or "", None)
+
+
+_TEXTUAL = frozenset({Text, Reasoning})
+
+
+def _has_content(block: Any) -> bool:
+    if block.text or block.extra:
+        return True
+    return type(block) is Reasoning and bool(block.signature or block.encrypted)
+
+
+def _missing_op(event: AnyEvent) -> MissingSurfaceOp:
+    msg = f'{event.type} must say how it enters the surface: surface_op="append" or a replace'
+    return MissingSurfaceOp(msg, seq=event.seq, value=None)
+
+
+def _without_content(event: AnyEvent) -> Any:
+    data = event.data
+    if type(data) is ToolResult:
+        message = msgspec.structs.replace(data.message, content=())
+        return msgspec.structs.replace(data, message=message)
+    wire = jsontext.decode(event.raw)
+    if isinstance(wire, dict) and isinstance(wire.get("message"), dict):  # pyright: ignore[reportUnknownMemberType]
+        wire = {**wire, "message": {**wire["message"], "content": None}}
+    return wire  # pyright: ignore[reportUnknownVariableType]
+
+
+def _read_op(op: Any, seq: int | None) -> SurfaceOp:
+    if type(op) is Replace:
+        start, end = op.start, op.end
+    elif isinstance(op, dict) and op.keys() == {"op", "start", "end"} and op["op"] == "replace":  # pyright: ignore[reportUnknownMemberType]
+        start, end = op["start"], op["end"]  # pyright: ignore[reportUnknownVariableType]
+    else:
+        start = end = None
+    if type(start) is int and type(end) is int and start >= 0 and end >= 0:
+        return op if type(op) is Replace else Replace(start, end)
+    msg = f'expected "append" or {{"op": "replace", "start": seq, "end": seq}}, got {op!r}'
+    raise InvalidSurfaceOp(msg, seq=seq, value=op)
+
+
+def _read_seqs(seqs: Any, seq: int | None) -> Sequence[int]:
+    """Cited seqs as a range where they are contiguous, else a tuple; order is kept."""
+    if type(seqs) is range:
+        if seqs.step == 1:
+            return seqs
+        seqs = tuple(seqs)
+    if not isinstance(seqs, Sequence) or isinstance(seqs, (str, bytes)):
+        msg = f"expected source_event_seqs to be a list of seqs, got {type(seqs).__name__}"
+        raise InvalidProvenance(msg, seq=seq, value=seqs)
+    found: tuple[Any, ...] = tuple(seqs)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    if found and set(map(type, found)) != _INT:
+        wrong = next(s for s in found if type(s) is not int)
+        msg = f"expected source_event_seqs to be integers, got {wrong!r}"
+        raise InvalidProvenance(msg, seq=seq, value=wrong)
+    if len(found) > 2 and found[-1] - found[0] == len(found) - 1:
+        run = range(found[0], found[-1] + 1)
+        if found == tuple(run):
+            return run
+    return found
+
+
+def make_event(  # noqa: PLR0913 - an envelope has this many fields
+    type_name: Any,
+    seq: Any,
+    time: Any,
+    raw: bytes,
+    surface_op: Any = None,
+    source_event_seqs: Any = None,
+    *,
+    ignorable: Any = False,
+    extra: dict[str, Any] | None = None,
+    reading: Callable[[bytes], Any] | None = None,
+) -> AnyEvent:
+    """An event from envelope fields of any origin, checked one by one; `raw` must be JSON.
+
+    Raises:
+        InvalidEnvelope, InvalidSurfaceOp, InvalidProvenance: a field is not what it must be.
+    """
+    at = seq if type(seq) is int else None
+    if type(type_name) is not str or not type_name:
+        raise InvalidEnvelope(f"expected a type, got {type_name!r}", seq=at, value=type_name)
+    if type(seq) is not int or seq < 0:
+        raise InvalidEnvelope(f"expected a seq, got {seq!r}", seq=None, value=seq)
+    if type(time) is not int or not jsontext.INT_MIN <= time <= jsontext.INT_MAX:
+        raise InvalidEnvelope(f"expected epoch milliseconds, got {time!r}", seq=at, value=time)
+    if ignorable is not True and ignorable is not False:
+        msg = f"expected ignorable to be true or absent, got {ignorable!r}"
+        raise InvalidEnvelope(msg, seq=at, value=ignorable)
+    op = surface_op if surface_op is None or surface_op == "append" else _read_op(surface_op, at)
+    cited = None if source_event_seqs is None else _read_seqs(source_event_seqs, at)
+    if reading is None:
+        kind = event_type(type_name)
+        reading = jsontext.decode if kind is None else kind.read
+    return Event(type_name, seq, time, raw, op, cited, ignorable, extra, reading)

@@ -1,0 +1,313 @@
+"""Open structs: typed where we know the shape, and nothing lost where we do not.
+
+A `Record` is a frozen msgspec struct whose wire names are camelCase. Fields of the wire object
+that the struct does not have are kept in `extra` (wire name to plain value, deeply immutable),
+and come out again at the same level when the record is encoded. A block whose `type` is unknown
+becomes an `Opaque`, which keeps the whole object.
+
+The usual case, nothing unknown, is one C call each way; the slow road is taken only when that
+fails or when a record carries something in `extra`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, NoReturn, TypeVar, get_type_hints
+
+import msgspec
+
+from turnlog import jsontext
+from turnlog.errors import InvalidPayload, NotJson
+
+EXTRA = "$tl.extra"
+OPAQUE = "$tl.opaque"
+_MARK = b'"$tl.'
+
+
+class FrozenDict(dict[str, Any]):
+    """A JSON object that cannot be changed; compares and encodes like the dict it is."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        msg = "this value belongs to an event and cannot be changed; copy it with dict(…)"
+        raise TypeError(msg)
+
+    __setitem__ = __delitem__ = __ior__ = _refuse  # pyright: ignore[reportAssignmentType]
+    clear = pop = popitem = setdefault = update = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return hash(frozenset(self))
+
+    def __copy__(self) -> FrozenDict:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenDict:
+        return self
+
+
+class FrozenList(list[Any]):
+    """A JSON array that cannot be changed; compares and encodes like the list it is."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        msg = "this value belongs to an event and cannot be changed; copy it with list(…)"
+        raise TypeError(msg)
+
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse  # pyright: ignore[reportAssignmentType]
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse  # pyright: ignore[reportAssignmentType]
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return hash(len(self))
+
+    def __copy__(self) -> FrozenList:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenList:
+        return self
+
+
+def freeze(value: Any) -> Any:
+    """A deeply immutable equal of a plain JSON value."""
+    if isinstance(value, dict):
+        return FrozenDict({k: freeze(v) for k, v in value.items()})  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, list):
+        return FrozenList(freeze(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+class Record(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
+):
+    """Base of the structs that appear in a log; equal when their fields are."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The wire form: plain JSON with camelCase keys, unknown fields included."""
+        return flatten(self)
+
+
+class Opaque(Record, tag_field="type", tag=OPAQUE):
+    """A content block of a type that we do not know, kept whole.
+
+    `value` is the wire object, its own `type` included.
+    """
+
+    value: dict[str, Any]
+
+    @property
+    def type(self) -> str:
+        """The block's own type, as its writer spelled it."""
+        return str(self.value.get("type", ""))
+
+
+# -- out ---------------------------------------------------------------------------------------
+
+
+def encode(record: Any) -> bytes:
+    """A record (or any structure of records) as JSON bytes, unknown fields at their place."""
+    try:
+        raw = jsontext.encode(record)
+    except UnicodeEncodeError:
+        return jsontext.encode(flatten(record))
+    return jsontext.encode(flatten(record)) if _MARK in raw else raw
+
+
+def flatten(record: Any) -> Any:
+    """Records as plain JSON: dicts, lists, strings, numbers."""
+    return _unmark(msgspec.to_builtins(record))
+
+
+def _unmark(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.get("type") == OPAQUE and "value" in value:  # pyright: ignore[reportUnknownMemberType]
+            return value["value"]  # pyright: ignore[reportUnknownVariableType]
+        plain: dict[str, Any] = {}
+        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+            if key == EXTRA:
+                plain.update(item)  # pyright: ignore[reportUnknownArgumentType]
+            else:
+                plain[key] = _unmark(item)
+        return plain
+    if isinstance(value, (list, tuple)):
+        return [_unmark(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value
+
+
+# -- in ----------------------------------------------------------------------------------------
+
+R = TypeVar("R")
+
+
+class Codec(Generic[R]):
+    """Encodes and decodes one record type, `cls`, losslessly."""
+
+    __slots__ = ("_fast", "_slow", "cls")
+
+    def __init__(self, cls: type[R]) -> None:
+        self.cls = cls
+        self._fast = msgspec.json.Decoder(cls).decode
+        self._slow = cls
+
+    def admit(self, record: R, seq: int | None = None) -> tuple[bytes, R]:
+        """The bytes of a record and the private snapshot decoded from them.
+
+        Raises:
+            InvalidPayload: a field holds the wrong type.
+            NotJson: the record does not survive the way to JSON and back (NaN, tuples …).
+        """
+        try:
+            raw = encode(record)
+            snapshot = self._fast(raw)
+            if snapshot == record:
+                return raw, snapshot
+            snapshot = self.decode(raw)
+        except msgspec.ValidationError:
+            snapshot = self._admit_slowly(record, seq)
+            raw = encode(snapshot)
+        except Exception:  # noqa: BLE001 - whatever the codec disliked, the walk names it
+            jsontext.admit(flatten(record), seq=seq)
+            raise
+        if snapshot != record:
+            jsontext.admit(flatten(record), seq=seq)
+            detail = f"{type(record).__name__} does not survive encoding"
+            raise NotJson(detail, seq=seq, value=record, path="$")
+        return raw, snapshot
+
+    def _admit_slowly(self, record: R, seq: int | None) -> R:
+        plain = flatten(record)
+        jsontext.admit(plain, seq=seq)
+        try:
+            return self.convert(plain)
+        except msgspec.ValidationError as error:
+            raise InvalidPayload(str(error), seq=seq, value=record) from None
+
+    def decode(self, raw: bytes) -> R:
+        """The record in `raw`, with what we do not know in `extra`.
+
+        Raises:
+            msgspec.ValidationError: JSON of another shape.
+            ValueError: not JSON.
+        """
+        if _MARK not in raw:
+            try:
+                return self._fast(raw)
+            except (msgspec.DecodeError, RecursionError):
+                pass
+        return self.convert(jsontext.decode(raw))
+
+    def convert(self, plain: Any) -> R:
+        """The record in a plain value, with what we do not know in `extra`.
+
+        Raises:
+            msgspec.ValidationError: another shape.
+        """
+        return msgspec.convert(_absorb(plain, _shape(self.cls)), self.cls)
+
+
+# What `_absorb` needs to know of a type: nothing (None), a record, a union of tagged records, or a
+# sequence of one of these.
+
+
+class _RecordShape:
+    __slots__ = ("fields", "keeps", "known")
+
+    def __init__(self) -> None:
+        self.known: frozenset[str] = frozenset()
+        self.keeps = False
+        self.fields: dict[str, Any] = {}
+
+
+class _UnionShape:
+    __slots__ = ("members", "opaque")
+
+    def __init__(self, members: dict[str, _RecordShape], *, opaque: bool) -> None:
+        self.members = members
+        self.opaque = opaque
+
+
+class _ListShape:
+    __slots__ = ("item",)
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+
+_shapes: dict[Any, Any] = {}
+
+
+def _shape(kind: Any) -> Any:
+    """The shape of a type, made once."""
+    try:
+        return _shapes[kind]
+    except KeyError:
+        pass
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        shape = _shapes[kind] = _RecordShape()
+        hints = get_type_hints(kind)
+        names = {f.encode_name: f.name for f in msgspec.structs.fields(kind)}
+        tag = kind.__struct_config__.tag_field
+        shape.known = frozenset(names) - {EXTRA} | ({tag} if tag else set())
+        shape.keeps = EXTRA in names
+        nested = {wire: _shape(hints[name]) for wire, name in names.items() if wire != EXTRA}
+        shape.fields = {wire: inner for wire, inner in nested.items() if inner is not None}
+        return shape
+    shape = _generic_shape(kind)
+    _shapes[kind] = shape
+    return shape
+
+
+def _generic_shape(kind: Any) -> Any:
+    args: tuple[Any, ...] = getattr(kind, "__args__", ())
+    if getattr(kind, "__origin__", None) in (tuple, list):
+        item = _shape(args[0])
+        return None if item is None else _ListShape(item)
+    structs = [a for a in args if isinstance(a, type) and issubclass(a, msgspec.Struct)]
+    if len(structs) == 1:
+        return _shape(structs[0])
+    if structs:
+        tags = {str(s.__struct_config__.tag): _shape(s) for s in structs if s is not Opaque}
+        return _UnionShape(tags, opaque=Opaque in structs)
+    inner = [s for s in map(_shape, args) if s is not None]
+    return inner[0] if len(inner) == 1 else None
+
+
+def _absorb(value: Any, shape: Any) -> Any:
+    """Move what the shape does not know to where its record keeps it."""
+    if isinstance(shape, _ListShape):
+        if isinstance(value, list):
+            return [_absorb(item, shape.item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return value
+    if not isinstance(value, dict):
+        return value
+    if isinstance(shape, _UnionShape):
+        member = shape.members.get(value.get("type"))  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
+        if member is None:
+            if not shape.opaque:
+                return value  # pyright: ignore[reportUnknownVariableType]
+            return {"type": OPAQUE, "value": freeze(value)}
+        shape = member
+    known: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+        if key in shape.known:
+            known[key] = _absorb(item, shape.fields.get(key))  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            extra[key] = item
+    if extra:
+        if not shape.keeps:
+            known.update(extra)
+        else:
+            known[EXTRA] = freeze(extra)
+    return known
+
+
+def plain(value: Any) -> Any:
+    """A payload or part of one as plain JSON: records flattened, mappings and tuples copied."""
+    if isinstance(value, msgspec.Struct):
+        return flatten(value)
+    if isinstance(value, Mapping):
+        return {k: plain(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+    return value

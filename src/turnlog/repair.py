@@ -1,0 +1,278 @@
+"""What an interrupted tail lacks: the closers that make a session whole again.
+
+Repair is a pure function of the log: it appends, never edits; ids come from the session's id and
+the seq, times from the last event; on a healthy log it yields nothing, and after its closers were
+appended (all, or as many as a second crash let through) it yields what is still missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from turnlog.assembly import Assembly
+from turnlog.content import Failure, Message, Source, Text, ToolCall
+from turnlog.events import (
+    SEED_END,
+    ApprovalAsked,
+    ApprovalDecided,
+    AnyEvent,
+    AssistantAttempt,
+    AssistantChunk,
+    AssistantMessage,
+    CompactionEnd,
+    CompactionStart,
+    EndReason,
+    RequestHeader,
+    SessionHeader,
+    StepEnd,
+    StepStart,
+    ToolCallStart,
+    ToolError,
+    ToolResult,
+    TurnEnd,
+    TurnStart,
+)
+
+NOT_STARTED = ToolError("ToolNotStartedError", "TOOL_NOT_STARTED")
+OUTCOME_UNKNOWN = ToolError("ToolOutcomeUnknownError", "TOOL_OUTCOME_UNKNOWN")
+_TEXTS = {
+    NOT_STARTED.code: "This call was never started: the session was {0} before. It is safe to "
+    "make it again if it is still needed.",
+    OUTCOME_UNKNOWN.code: "The session was {0} while this call may have been running, and its "
+    "result was not recorded. Its outcome is unknown: verify what it did before making it again.",
+}
+
+
+class Closer(msgspec.Struct, frozen=True):
+    """An event that repair asks for; `seq` is the one it will have."""
+
+    type: str
+    seq: int
+    data: Any
+    time: int
+    surface_op: str | None = None
+    source_event_seqs: Sequence[int] | None = None
+
+
+class _Tail:
+    """What is open at the end of a log, found by reading back to the last turn boundary."""
+
+    def __init__(self, header: SessionHeader, events: Sequence[AnyEvent]) -> None:
+        start = _tail_start(events)
+        self.turn: int | None = None
+        self.step: int | None = None
+        self.bracket: CompactionStart | None = None
+        self.attempt: list[AnyEvent] = []
+        self.calls: list[tuple[ToolCall, AnyEvent, bool]] = []  # call, its message, step had a request
+        self.started: dict[str, int] = {}
+        self.settled: dict[str, AnyEvent] = {}
+        self.asked: dict[str, str] = {}  # call id -> approval id
+        self.decided: dict[str, str] = {}
+        self.sent = False
+        self.foreign = 0
+        if (header.source_format or "").startswith("dsh/"):
+            self.foreign = header.source_length or 0
+        for event in events[start:]:
+            self._read(event)
+
+    def _read(self, event: AnyEvent) -> None:  # noqa: C901, PLR0912 - one branch an event type
+        data = event.data
+        match event.type:
+            case "turn/start" if isinstance(data, TurnStart):
+                self.turn = data.turn
+            case "turn/end":
+                self.turn = self.step = None
+            case "step/start" if isinstance(data, StepStart):
+                self.step, self.sent, self.attempt = data.step, False, []
+            case "step/end":
+                self.step, self.attempt = None, []
+            case "request/sent":
+                self.sent = True
+            case "assistant/chunk" if isinstance(data, AssistantChunk):
+                if self.attempt and self.attempt[-1].data.attempt != data.attempt:
+                    self.attempt = []
+                self.attempt.append(event)
+            case "assistant/attempt":
+                self.attempt = []
+            case "assistant/message" if isinstance(data, AssistantMessage):
+                self.attempt = []
+                proven = self.sent or event.seq < self.foreign
+                self.calls += [(call, event, proven) for call in data.message.tool_calls]
+            case "tool/call" if isinstance(data, ToolCallStart):
+                self.started[data.call_id] = event.seq
+            case "tool/settled" if isinstance(data, ToolResult):
+                self.settled[data.message.tool_call_id or ""] = event
+            case "tool/result" if isinstance(data, ToolResult) and event.surface_op == "append":
+                self._answered(data.message.tool_call_id or "")
+            case "compaction/start" if isinstance(data, CompactionStart):
+                self.bracket = data
+            case "compaction/end":
+                self.bracket = None
+            case "approval/asked" if isinstance(data, ApprovalAsked):
+                if data.call_id is not None:
+                    self.asked[data.call_id] = data.id
+            case "approval/decided" if isinstance(data, ApprovalDecided):
+                self.decided[data.id] = data.outcome
+            case _ if event.type == SEED_END and event.seq >= self.foreign:
+                # Nothing before it authorises anything, and a bracket before it is dead.
+                self.bracket = None
+                self.asked, self.decided = {}, {}
+            case _:
+                pass
+
+    def _answered(self, call_id: str) -> None:
+        for i, (call, _, _) in enumerate(self.calls):
+            if call.id == call_id:
+                del self.calls[i]
+                self.started.pop(call_id, None)
+                self.settled.pop(call_id, None)
+                return
+
+    def suspended(self) -> bool:
+        """Whether the turn only waits for a decision on every call that has no result."""
+        return bool(self.turn is not None and self.calls) and all(
+            call.id not in self.started
+            and call.id in self.asked
+            and self.decided.get(self.asked[call.id], "granted") == "granted"
+            for call, _, _ in self.calls
+        )
+
+
+def _tail_start(events: Sequence[AnyEvent]) -> int:
+    for i in range(len(events) - 1, -1, -1):
+        if events[i].type in ("turn/start", "turn/end"):
+            return i
+    return 0
+
+
+def is_suspended(header: SessionHeader, events: Sequence[AnyEvent]) -> bool:
+    """Whether the last turn waits for approvals and nothing else: healthy, continued on resume."""
+    return _Tail(header, events).suspended()
+
+
+def closers(
+    header: SessionHeader,
+    events: Sequence[AnyEvent],
+    next_seq: int,
+    *,
+    on_surface: Callable[[int], bool] = lambda _: True,
+    reason: str = "interrupted",
+) -> list[Closer]:
+    """The events that repair appends, in order; empty on a healthy log.
+
+    Args:
+        header: the session's.
+        events: the log, in order (only what follows the last turn boundary is read, but for the
+            last request header).
+        next_seq: the seq of the first closer.
+        on_surface: whether a node is still on the surface; calls of shadowed messages need nothing.
+        reason: how the turn ended, "interrupted" (crash) or "forked".
+    """
+    if not events:
+        return []
+    tail = _Tail(header, events)
+    tail.calls = [call for call in tail.calls if on_surface(call[1].seq)]
+    if reason == "interrupted" and tail.bracket is None and tail.suspended():
+        return []
+    time = events[-1].time
+    found: list[Closer] = []
+    for type_name, data, cited in _missing(header, events, tail, next_seq, reason):
+        op = "append" if type_name in ("assistant/message", "tool/result") else None
+        found.append(Closer(type_name, next_seq + len(found), data, time, op, cited))
+    return found
+
+
+def _missing(
+    header: SessionHeader,
+    events: Sequence[AnyEvent],
+    tail: _Tail,
+    next_seq: int,
+    reason: str,
+) -> Iterator[tuple[str, Any, Sequence[int] | None]]:
+    seq = next_seq
+    if tail.bracket is not None:
+        bracket = tail.bracket
+        yield "compaction/end", CompactionEnd(bracket.compaction_id, bracket.turn, reason), None
+        seq += 1
+    if tail.attempt:
+        yield _settle(header, events, tail.attempt, seq, reason)
+        seq += 1
+    for call, asking, proven in tail.calls:
+        yield _close(header, call, asking, proven, tail, seq, reason)
+        seq += 1
+    if tail.turn is not None:
+        if tail.step is not None:
+            yield "step/end", StepEnd(tail.turn, tail.step), None
+        yield "turn/end", TurnEnd(tail.turn, EndReason(reason)), None
+
+
+def _settle(
+    header: SessionHeader,
+    events: Sequence[AnyEvent],
+    chunks: list[AnyEvent],
+    seq: int,
+    reason: str,
+) -> tuple[str, Any, Sequence[int] | None]:
+    """A last attempt's chunks become an interrupted message, or an attempt if nothing shows."""
+    first = chunks[0].data
+    built = Assembly(event.data.chunk for event in chunks)
+    visible = built.visible()
+    if not visible:
+        failure = Failure(f"the session was {reason} before anything was visible", reason)
+        attempt = AssistantAttempt(
+            first.turn,
+            first.step,
+            first.attempt,
+            chunks[0].seq,
+            chunks[-1].seq,
+            failure,
+            built.usage,
+        )
+        return "assistant/attempt", attempt, None
+    message = Message(repair_id(header, seq), "assistant", visible, _model(events))
+    data = AssistantMessage(message, first.turn, first.step, built.usage, interrupted=True)
+    return "assistant/message", data, [event.seq for event in chunks]
+
+
+def _close(  # noqa: PLR0913 - all of it decides
+    header: SessionHeader,
+    call: ToolCall,
+    asking: AnyEvent,
+    proven: bool,  # noqa: FBT001
+    tail: _Tail,
+    seq: int,
+    reason: str,
+) -> tuple[str, Any, Sequence[int] | None]:
+    """An open call's settled result, or the error that says what is known of it."""
+    started = tail.started.get(call.id)
+    settled = tail.settled.get(call.id)
+    if settled is not None:
+        cited = [settled.seq] if started is None else [started, settled.seq]
+        return "tool/result", settled.data, cited
+    error = NOT_STARTED if proven and started is None else OUTCOME_UNKNOWN
+    message = Message(
+        repair_id(header, seq),
+        "tool",
+        (Text(_TEXTS[error.code].format(reason)),),
+        Source("tool", call_id=call.id),
+        call.id,
+        is_error=True,
+    )
+    data = ToolResult(message, asking.data.turn, asking.data.step, error)
+    return "tool/result", data, None if started is None else [started]
+
+
+def repair_id(header: SessionHeader, seq: int) -> str:
+    """The id of a message that repair makes: the same whenever and wherever it runs."""
+    return f"repair-{header.id}-{seq}"
+
+
+def _model(events: Sequence[AnyEvent]) -> Source:
+    for event in reversed(events):
+        if event.type == "request/header" and isinstance(event.data, RequestHeader):
+            config = event.data.header.config
+            return Source("model", config.provider, config.model)
+    return Source("model")

@@ -1,0 +1,522 @@
+"""A session: one log, its surface, its views, its observers.
+
+Everything here is in memory and synchronous; time and ids come in through `clock` and `new_id`.
+`append` is atomic and may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from threading import RLock
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
+
+from turnlog import _ambient, events as ev
+from turnlog.codec import event_from_dict
+from turnlog.content import Content, Message, assistant_message, blocks, tool_message, user_message
+from turnlog.errors import NoSuchEvent, ReentrantAppend, UnknownEventType
+from turnlog.events import AnyEvent, Event, Replace, SessionHeader, event_type
+from turnlog.log import Damage, Events, SessionLog
+from turnlog.repair import closers
+from turnlog.surface import Replacement, Seqs, Surface
+from turnlog.views.derive import DerivedMessages
+from turnlog.views.request import RequestFold, RequestMessages
+from turnlog.views.sequence import MessageList
+from turnlog.views.transcript import Transcript
+
+S = TypeVar("S")
+Observer: TypeAlias = Callable[[AnyEvent], object]
+SurfaceOpLike: TypeAlias = Literal["append"] | Replace | dict[str, Any]
+Cited: TypeAlias = Sequence[int] | None
+
+
+class Fold(Protocol[S]):
+    """An application's own view: a start value and a pure step."""
+
+    def start(self) -> S:
+        """The value for an empty log."""
+        ...
+
+    def step(self, state: S, event: AnyEvent, /) -> S:
+        """The value after one more event; may change and return `state`."""
+        ...
+
+
+class SurfaceFace:
+    """The read-only face of a session's surface."""
+
+    __slots__ = ("_surface",)
+
+    def __init__(self, surface: Surface) -> None:
+        self._surface = surface
+
+    @property
+    def seqs(self) -> Seqs:
+        """The nodes in order: a live, read-only sequence of seqs."""
+        return self._surface.seqs
+
+    @property
+    def replace_generation(self) -> int:
+        """How many replacements there were."""
+        return self._surface.replace_generation
+
+    @property
+    def replacements(self) -> tuple[Replacement, ...]:
+        """All replacements, oldest first."""
+        return tuple(self._surface.replacements)
+
+    def at(self, seq: int) -> tuple[int, ...]:
+        """The nodes as they were after event `seq`."""
+        return tuple(self._surface.at(seq))
+
+    def shadowed_by(self, seq: int) -> int | None:
+        """The replacement that took node `seq` off the surface, or None."""
+        return self._surface.shadowed_by(seq)
+
+    def __len__(self) -> int:
+        return len(self._surface)
+
+    def __contains__(self, seq: int) -> bool:
+        return seq in self._surface
+
+
+class Session:
+    """One session in memory. Make it with `create`, `from_events` or `from_messages`."""
+
+    def __init__(
+        self,
+        log: SessionLog,
+        *,
+        clock: Callable[[], int] | None = None,
+        new_id: Callable[[], str] | None = None,
+        commit: Callable[[AnyEvent], None] | None = None,
+    ) -> None:
+        self._log = log
+        self._lock = RLock()
+        self._clock = clock or _ambient.clock
+        self._new_id = new_id or _ambient.new_id
+        self._commit = commit  # called before an event enters; may refuse it by raising
+        self._publishing = False
+        self._observers: list[Observer] = []
+        self._derived = DerivedMessages(log)
+        self._requests = RequestFold(log, self._derived)
+        self._transcripts: dict[tuple[bool, bool], Transcript] = {}
+        self._folds: dict[int, tuple[Any, int, Any]] = {}  # id -> fold, events seen, state
+        self.surface = SurfaceFace(log.surface)
+
+    # -- making one ----------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        session_id: str | None = None,
+        *,
+        cwd: str | None = None,
+        clock: Callable[[], int] | None = None,
+        new_id: Callable[[], str] | None = None,
+    ) -> Session:
+        """An empty session.
+
+        Args:
+            session_id: any non-empty string; a new id when left out.
+            cwd: the folder the work is about, for people.
+            clock: returns epoch milliseconds.
+            new_id: returns a new unique id.
+        """
+        session_id = (new_id or _ambient.new_id)() if session_id is None else session_id
+        header = SessionHeader(session_id, (clock or _ambient.clock)(), cwd=cwd)
+        header.check()
+        return cls(SessionLog(header), clock=clock, new_id=new_id)
+
+    @classmethod
+    def from_events(
+        cls,
+        header: SessionHeader | dict[str, Any],
+        events: Iterable[AnyEvent | dict[str, Any]],
+        *,
+        refuse_unknown: bool = False,
+        clock: Callable[[], int] | None = None,
+        new_id: Callable[[], str] | None = None,
+    ) -> Session:
+        """A session of events that exist already; types that no one knows are kept.
+
+        Args:
+            events: `Event`s, or dicts in wire form (`Event.to_dict()`).
+            refuse_unknown: refuse a type that is neither core nor registered.
+
+        Raises:
+            AdmissionError: an event breaks a rule.
+            InvalidHeader, UnsupportedVersion: the header is not ours.
+        """
+        if not isinstance(header, SessionHeader):
+            header = SessionHeader.from_dict(header)
+        log = SessionLog(header)
+        for item in events:
+            event: AnyEvent = item if isinstance(item, Event) else event_from_dict(item)
+            if refuse_unknown and event_type(event.type) is None:
+                msg = f"expected a core or registered event type, got {event.type!r}"
+                raise UnknownEventType(msg, seq=event.seq, value=event.type)
+            log.load(event)
+        return cls(log, clock=clock, new_id=new_id)
+
+    def fork(self, at: int | None = None, session_id: str | None = None) -> Session:
+        """A child that shares the log up to and including event `at` (default: all of it).
+
+        The child's own log begins with `session/end-seed`, then repair's closers if the cut was
+        inside an open turn. The parent does not change. Nothing before the end of the seed
+        authorises anything in the child.
+
+        Raises:
+            NoSuchEvent: there is no event `at`.
+        """
+        with self._lock:
+            log = self._log
+            at = log.next_seq - 1 if at is None else at
+            if at != -1:
+                log.event_at(at)
+            shared = log.events[: log.index(at + 1)]
+            header = SessionHeader(
+                self._new_id() if session_id is None else session_id,
+                self._clock(),
+                cwd=log.header.cwd,
+                parent_session=log.header.id,
+                seed_length=at + 1,
+                source_format=log.header.source_format,
+                source_length=min(log.header.source_length or 0, at + 1) or None,
+                source=log.header.source,
+            )
+            header.check()
+            child = SessionLog(header)
+            child.damage.extend(d for d in log.damage if d.first_seq is None)
+            holes = [d for d in log.damage if d.first_seq is not None and d.first_seq <= at]
+            for event in shared:
+                while event.seq > child.next_seq:
+                    child.lose(holes.pop(0))
+                child.load(event)
+        session = Session(child, clock=self._clock, new_id=self._new_id)
+        session.end_seed()
+        return session
+
+    # -- reading -------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._log.header.id
+
+    @property
+    def header(self) -> SessionHeader:
+        """What was written before the first event."""
+        return self._log.header
+
+    @property
+    def events(self) -> Events:
+        """All events: a live, read-only sequence, never a copy."""
+        return self._log.events
+
+    @property
+    def next_seq(self) -> int:
+        """The seq that the next event will have."""
+        return self._log.next_seq
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """The stretches of the log that cannot be read."""
+        return tuple(self._log.damage)
+
+    @property
+    def flagged(self) -> tuple[int, ...]:
+        """Replacements that were placed around damage; views after the first are flagged."""
+        return tuple(self._log.flagged)
+
+    @property
+    def unknown_types(self) -> dict[str, int]:
+        """Types that no one here knows, not marked as ignorable, with how many events there are."""
+        return dict(self._log.unknown)
+
+    def event_at(self, seq: int) -> AnyEvent:
+        """The event with that seq.
+
+        Raises:
+            NoSuchEvent: outside the log, or lost to damage.
+        """
+        return self._log.event_at(seq)
+
+    def __len__(self) -> int:
+        return len(self._log)
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id!r}: {len(self)} events, {len(self.surface)} on the surface>"
+
+    # -- appending -----------------------------------------------------------------------------
+
+    @overload
+    def append(
+        self,
+        type: Literal["user/message", "context/message"],  # noqa: A002
+        data: Message | dict[str, Any],
+        *,
+        surface_op: SurfaceOpLike,
+        source_event_seqs: Cited = ...,
+    ) -> Event[Message]: ...
+    @overload
+    def append(
+        self,
+        type: Literal["assistant/message"],  # noqa: A002
+        data: ev.AssistantMessage | dict[str, Any],
+        *,
+        surface_op: SurfaceOpLike,
+        source_event_seqs: Cited = ...,
+    ) -> Event[ev.AssistantMessage]: ...
+    @overload
+    def append(
+        self,
+        type: Literal["tool/result"],  # noqa: A002
+        data: ev.ToolResult | dict[str, Any],
+        *,
+        surface_op: SurfaceOpLike,
+        source_event_seqs: Cited = ...,
+    ) -> Event[ev.ToolResult]: ...
+    @overload
+    def append(
+        self,
+        type: Literal["system/message", "developer/message"],  # noqa: A002
+        data: ev.SystemMessage | dict[str, Any],
+        *,
+        surface_op: SurfaceOpLike,
+        source_event_seqs: Cited = ...,
+    ) -> Event[ev.SystemMessage]: ...
+    @overload
+    def append(
+        self, type: ev.LogOnlyType, data: ev.LogOnlyPayload | dict[str, Any]  # noqa: A002
+    ) -> AnyEvent: ...
+    @overload
+    def append(
+        self,
+        type: str,  # noqa: A002
+        data: Any,
+        *,
+        surface_op: None = None,
+        source_event_seqs: None = None,
+    ) -> AnyEvent: ...
+    def append(
+        self,
+        type: str,  # noqa: A002
+        data: Any,
+        *,
+        surface_op: Any = None,
+        source_event_seqs: Any = None,
+    ) -> AnyEvent:
+        """Check an event and add it to the log; atomic, from any thread.
+
+        Args:
+            type: a core type, or a registered one.
+            data: the type's struct, or a plain dict in wire form, which is copied.
+            surface_op: "append", or {"op": "replace", "start": seq, "end": seq}; for message
+                types only, and required there.
+            source_event_seqs: the seqs this event was made from.
+
+        Raises:
+            AdmissionError: a rule was broken; the error names rule, seq and value. Nothing changed.
+            ReentrantAppend: called by an observer of this session.
+            QueueFull, ReadOnly, ForkedProcess: a durable session cannot take it; nothing changed.
+        """
+        with self._lock:
+            if self._publishing:
+                msg = "an observer must not append to the session that it observes"
+                raise ReentrantAppend(msg)
+            event = self._log.admit(
+                type,
+                data,
+                time=self._clock(),
+                surface_op=surface_op,
+                source_event_seqs=source_event_seqs,
+                commit=self._commit,
+            )
+            if self._observers:
+                self._publish(event)
+            return event
+
+    def add_user(self, content: Content, *, source: str = "user") -> Event[Message]:
+        """Append a user's message: text, a block, or blocks."""
+        message = user_message(content, id=self._new_id(), source=ev.Source(source))
+        return self.append("user/message", message, surface_op="append")
+
+    def add_context(self, content: Content, *, source: str = "context") -> Event[Message]:
+        """Append context that no person typed: workspace state, a notice."""
+        message = user_message(content, id=self._new_id(), source=ev.Source(source))
+        return self.append("context/message", message, surface_op="append")
+
+    def add_assistant(  # noqa: PLR0913 - the fields of an answer
+        self,
+        content: Content,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        usage: ev.Usage | None = None,
+        turn: int | None = None,
+        step: int | None = None,
+        source_event_seqs: Cited = None,
+    ) -> Event[ev.AssistantMessage]:
+        """Append a model's answer: text, a block, or blocks (`ToolCall` among them)."""
+        message = assistant_message(content, id=self._new_id(), provider=provider, model=model)
+        return self.append(
+            "assistant/message",
+            ev.AssistantMessage(message, turn, step, usage),
+            surface_op="append",
+            source_event_seqs=source_event_seqs,
+        )
+
+    def add_tool_result(
+        self,
+        call_id: str,
+        content: Content,
+        *,
+        is_error: bool = False,
+        turn: int | None = None,
+        step: int | None = None,
+    ) -> Event[ev.ToolResult]:
+        """Append a tool's result; it cites its `tool/call` and `tool/settled` where there are any."""
+        said = blocks(content) or blocks("(no output)")
+        message = tool_message(call_id, said, id=self._new_id(), is_error=is_error)
+        with self._lock:
+            return self.append(
+                "tool/result",
+                ev.ToolResult(message, turn, step),
+                surface_op="append",
+                source_event_seqs=self._log.call_seqs(call_id),
+            )
+
+    def end_seed(self, reason: str = "forked") -> list[AnyEvent]:
+        """Close an inherited or imported seed: `session/end-seed`, then repair's closers."""
+        with self._lock:
+            added = [self.append(ev.SEED_END, ev.EndSeed(inherited=True))]
+            added += self.repair(reason=reason)
+            return added
+
+    def repair(self, *, reason: str = "interrupted") -> list[AnyEvent]:
+        """Append what an interrupted tail lacks; nothing on a healthy log.
+
+        Raises:
+            ReadOnly: the log is damaged and nobody acknowledged it.
+        """
+        with self._lock:
+            added: list[AnyEvent] = []
+            log = self._log
+            on_surface = log.surface.__contains__
+            for closer in closers(
+                log.header, log.events, log.next_seq, on_surface=on_surface, reason=reason
+            ):
+                event = self._log.admit(
+                    closer.type,
+                    closer.data,
+                    time=closer.time,
+                    surface_op=closer.surface_op,
+                    source_event_seqs=closer.source_event_seqs,
+                    commit=self._commit,
+                )
+                if self._observers:
+                    self._publish(event)
+                added.append(event)
+            return added
+
+    # -- observing -----------------------------------------------------------------------------
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` with each event after it was committed; returns how to stop that.
+
+        An observer that raises is reported to the `turnlog` logger; it hurts neither the append
+        nor other observers. An append from inside an observer is refused.
+        """
+        with self._lock:
+            self._observers.append(observer)
+
+        def stop() -> None:
+            with self._lock:
+                if observer in self._observers:
+                    self._observers.remove(observer)
+
+        return stop
+
+    def _publish(self, event: AnyEvent) -> None:
+        self._publishing = True
+        try:
+            for observer in tuple(self._observers):
+                try:
+                    observer(event)
+                except Exception:
+                    logging.getLogger("turnlog").exception(
+                        "an observer of session %r failed at event %d", self.id, event.seq
+                    )
+        finally:
+            self._publishing = False
+
+    # -- views ---------------------------------------------------------------------------------
+
+    def derive_messages(self, at: int | None = None) -> MessageList:
+        """What the **model** sees, now or after event `at`: the surface, in order.
+
+        For what a person reads, which no compaction erases, see `extract_chat_messages`; for a
+        form that every provider accepts, whatever the log, see `request_messages`.
+        """
+        with self._lock:
+            return self._derived.current() if at is None else self._derived.at(self._check(at))
+
+    def request_messages(self, at: int | None = None) -> RequestMessages:
+        """What the model sees, in a form that any provider accepts; `.mends` says what was mended.
+
+        The same as `derive_messages` on a healthy log of ours, except that a call that is still
+        open has a placeholder for its result.
+        """
+        with self._lock:
+            return self._requests.current() if at is None else self._requests.at(self._check(at))
+
+    def extract_chat_messages(
+        self,
+        *,
+        include_tools: bool = False,
+        include_context: bool = False,
+        at: int | None = None,
+    ) -> tuple[Message, ...]:
+        """What a **person** reads: the conversation as it happened, in log order.
+
+        No compaction erases it. For what the model sees, see `derive_messages`.
+
+        Args:
+            include_tools: tool calls and tool results too.
+            include_context: what no person typed, too: context, system text, summaries' sources.
+            at: only what had happened after event `at`.
+        """
+        with self._lock:
+            transcript = self.transcript_fold(tools=include_tools, context=include_context)
+            return transcript.current() if at is None else transcript.at(self._check(at))
+
+    def transcript_fold(self, *, tools: bool, context: bool) -> Transcript:
+        """The incremental fold behind `extract_chat_messages`, which also knows the seqs."""
+        key = (tools, context)
+        if key not in self._transcripts:
+            self._transcripts[key] = Transcript(self._log, tools=tools, context=context)
+        return self._transcripts[key]
+
+    def fold(self, fold: Fold[S], at: int | None = None) -> S:
+        """The state of an application's own fold, now (incremental) or after event `at`."""
+        with self._lock:
+            events = self._log.events
+            if at is not None:
+                state = fold.start()
+                for event in events[: self._log.index(self._check(at) + 1)]:
+                    state = fold.step(state, event)
+                return state
+            kept, seen, state = self._folds.get(id(fold), (fold, 0, None))
+            if seen == 0:
+                state = fold.start()
+            for event in events[seen:]:
+                state = kept.step(state, event)
+            self._folds[id(fold)] = (kept, len(events), state)
+            return state
+
+    def _check(self, at: int) -> int:
+        if not -1 <= at < self._log.next_seq:
+            msg = f"session {self.id!r}: expected a seq from 0 to {self.next_seq - 1}, got {at}"
+            raise NoSuchEvent(msg)
+        return at

@@ -1,0 +1,1 @@
+"""Views: pure folds of a prefix of the log. The same prefix gives the same view, for ever."""

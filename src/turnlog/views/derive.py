@@ -1,0 +1,108 @@
+"""What the model sees: the messages of the surface, in surface order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from turnlog.content import Message
+from turnlog.events import AnyEvent
+from turnlog.log import SessionLog
+from turnlog.surface import Replacement
+from turnlog.views.sequence import Builder, MessageList
+
+
+class Spliced:
+    """One stretch that a replacement changed: the keys `low` … `high` and what stood there."""
+
+    __slots__ = ("high", "items", "key", "keys", "low", "seq")
+
+    def __init__(  # noqa: PLR0913 - a plain record
+        self,
+        seq: int,
+        low: int,
+        high: int,
+        key: int | None,
+        keys: list[int],
+        items: list[Message],
+    ) -> None:
+        self.seq = seq  # the replacing event
+        self.low = low
+        self.high = high
+        self.key = key  # where its message went, None when it has none
+        self.keys = keys
+        self.items = items
+
+
+class DerivedMessages:
+    """The fold behind `Session.derive_messages`, keyed by anchor and fed by what is new."""
+
+    __slots__ = ("_builder", "_log", "_seen", "spliced")
+
+    def __init__(self, log: SessionLog) -> None:
+        self._log = log
+        self._builder = Builder()
+        self._seen = 0  # message events folded
+        self.spliced: list[Spliced] = []
+
+    def current(self) -> MessageList:
+        """The messages now: O(what is new)."""
+        events = self._log.messages
+        if self._seen < len(events):
+            self._fold(events)
+        return self._builder.snapshot()
+
+    def _fold(self, events: list[AnyEvent]) -> None:
+        replacements = self._log.surface.replacements
+        done = self.spliced[-1].seq if self.spliced else -1
+        coming = iter(replacements[bisect_left(replacements, done + 1, key=_seq) :])
+        planned = next(coming, None)
+        for event in events[self._seen :]:
+            message = visible(event)
+            if planned is not None and planned.seq == event.seq:
+                self._replace(planned, message)
+                planned = next(coming, None)
+            elif message is not None:
+                self._builder.append(event.seq, message)
+        self._seen = len(events)
+
+    def _replace(self, planned: Replacement, message: Message | None) -> None:
+        anchor = self._log.surface.anchor
+        low = planned.anchor
+        keys, items = ([], []) if message is None else ([low], [message])
+        key = None if message is None else low
+        if planned.scattered is None:
+            spans = [(low, anchor(planned.shadowed[-1]))]
+        else:
+            spans = [(anchor(node), anchor(node)) for node in planned.shadowed]
+        for start, end in spans:
+            gone = self._builder.splice(start, end, keys, items)
+            self.spliced.append(Spliced(planned.seq, start, end, key, *gone))
+            keys, items, key = [], [], None
+
+    def at(self, seq: int) -> MessageList:
+        """The messages as they were after event `seq`: later replacements undone backwards."""
+        now = self.current()
+        events = self._log.messages
+        if not events or seq >= events[-1].seq:
+            return now
+        keys, items = self._builder.flat()
+        for past in reversed(self.spliced):
+            if past.seq <= seq:
+                break
+            start = bisect_left(keys, past.low)
+            end = bisect_left(keys, past.high + 1, start)
+            keys[start:end] = past.keys
+            items[start:end] = past.items
+        end = bisect_left(keys, seq + 1)  # what was appended later is now the tail
+        del keys[end:], items[end:]
+        return Builder.of(keys, items).snapshot()
+
+
+def _seq(replacement: Replacement) -> int:
+    return replacement.seq
+
+
+def visible(event: AnyEvent) -> Message | None:
+    """The event's message, unless it has none or says nothing."""
+    message = event.message
+    return message if message is not None and message.content else None

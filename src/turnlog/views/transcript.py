@@ -1,0 +1,71 @@
+"""What a person reads: the conversation as it happened, which no compaction erases."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import msgspec
+
+from turnlog.content import Message, ToolCall
+from turnlog.events import AnyEvent
+from turnlog.log import SessionLog
+
+PERSON = "user"
+
+
+class Transcript:
+    """The fold behind `Session.extract_chat_messages`, for one choice of what to include."""
+
+    __slots__ = ("_context", "_log", "_messages", "_seen", "_seqs", "_taken", "_tools")
+
+    def __init__(self, log: SessionLog, *, tools: bool, context: bool) -> None:
+        self._log = log
+        self._tools = tools
+        self._context = context
+        self._seen = 0
+        self._seqs: list[int] = []
+        self._messages: list[Message] = []
+        self._taken: tuple[Message, ...] | None = ()
+
+    def current(self) -> tuple[Message, ...]:
+        """The messages so far."""
+        self._fold()
+        if self._taken is None:
+            self._taken = tuple(self._messages)
+        return self._taken
+
+    def at(self, seq: int) -> tuple[Message, ...]:
+        """The messages up to and including event `seq`."""
+        self._fold()
+        return tuple(self._messages[: bisect_right(self._seqs, seq)])
+
+    def seqs(self) -> Sequence[int]:
+        """The seq of each message. Do not change."""
+        self._fold()
+        return self._seqs
+
+    def _fold(self) -> None:
+        events = self._log.messages
+        for event in events[self._seen :]:
+            message = self._read(event)
+            if message is not None:
+                self._seqs.append(event.seq)
+                self._messages.append(message)
+                self._taken = None
+        self._seen = len(events)
+
+    def _read(self, event: AnyEvent) -> Message | None:
+        message = event.message
+        if event.surface_op != "append" or message is None or not message.content:
+            return None
+        if message.role == "tool":
+            return message if self._tools else None
+        if message.role == "assistant":
+            if self._tools or not message.tool_calls:
+                return message
+            said = tuple(block for block in message.content if type(block) is not ToolCall)
+            return msgspec.structs.replace(message, content=said) if said else None
+        if event.type == "user/message" and message.source.kind == PERSON:
+            return message
+        return message if self._context else None
