@@ -50,13 +50,22 @@
     │   ├── WriteFailed               a write or fsync failed; what it held is kept
     │   ├── StoreClosed               used after `close()`
     │   └── DamagedSession            writing on a damaged log that nobody acknowledged
-    ├── ModelError                    a model could not answer
+    ├── InvalidModel                  a model that cannot be opened: no such name, no key, no script
+    ├── ModelError                    a model could not answer (failure, retryable)
+    │   ├── ContextOverflow           the request is too large (kind: tokens, bytes, media)
+    │   ├── RateLimited               too many requests; retryable (retry_after_ms)
+    │   ├── ServerFailed              the provider's fault; retryable
+    │   ├── TransportFailed           the connection failed or was cut; retryable
+    │   └── RequestRefused            the provider does not take this request
     └── MissingExtra                  a feature whose optional package is not installed
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from turnlog.content import Failure
 
 
 class TurnlogError(Exception):
@@ -358,8 +367,66 @@ class DamagedSession(StoreError):
 # -- edges -------------------------------------------------------------------------------------
 
 
+class InvalidModel(TurnlogError):
+    """A model that cannot be opened: no such name, no key, an option or a script that is none."""
+
+
 class ModelError(TurnlogError):
-    """A model could not answer."""
+    """A model could not answer; `failure` is what goes into the log.
+
+    `retryable` says whether the same bytes may succeed later.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure.message)
+
+
+class ContextOverflow(ModelError):
+    """The request is larger than the provider takes; `kind` says in what.
+
+    "tokens": more than the context window; "bytes": the body; "media": an image or their sum.
+    """
+
+    @property
+    def kind(self) -> Literal["tokens", "bytes", "media"]:
+        """What there is too much of."""
+        match self.failure.code:
+            case "overflow-bytes":
+                return "bytes"
+            case "overflow-media":
+                return "media"
+            case _:
+                return "tokens"
+
+
+class RateLimited(ModelError):
+    """Too many requests, or tokens, in too short a time."""
+
+    retryable = True
+
+    @property
+    def retry_after_ms(self) -> float | None:
+        """How long the provider asks to wait, in milliseconds; None when it did not say."""
+        return self.failure.provider_retry_after_ms
+
+
+class ServerFailed(ModelError):
+    """The provider's fault: a status of 5xx, overload, or an error in the middle of a stream."""
+
+    retryable = True
+
+
+class TransportFailed(ModelError):
+    """The connection could not be made, timed out, or was cut before the answer was complete."""
+
+    retryable = True
+
+
+class RequestRefused(ModelError):
+    """The provider does not take this request, and would not take it again."""
 
 
 class MissingExtra(TurnlogError):
