@@ -162,7 +162,7 @@ class Codec(Generic[R]):
             if snapshot == record:
                 return raw, snapshot
             snapshot = self.decode(raw)
-        except msgspec.ValidationError:
+        except msgspec.DecodeError:  # another shape, or a lone surrogate
             snapshot = self._admit_slowly(record, seq)
             raw = encode(snapshot)
         except Exception:  # noqa: BLE001 - whatever the codec disliked, the walk names it
@@ -278,7 +278,7 @@ def _absorb(value: Any, shape: Any) -> Any:
         if isinstance(value, list):
             return [_absorb(item, shape.item) for item in value]  # pyright: ignore[reportUnknownVariableType]
         return value
-    if not isinstance(value, dict):
+    if shape is None or not isinstance(value, dict):
         return value
     if isinstance(shape, _UnionShape):
         member = shape.members.get(value.get("type"))  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
