@@ -1,7 +1,12 @@
-"""The only place of the core that reads the clock and makes random ids; both can be injected."""
+"""The only place of the core that reads the clock, makes random ids, and speaks to a logger.
+
+Clock and ids can be injected wherever they are used.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 import uuid
 
@@ -14,3 +19,15 @@ def clock() -> int:
 def new_id() -> str:
     """A random id that sorts by its time of creation (48 bits of milliseconds, 80 random bits)."""
     return f"{clock():012x}{uuid.uuid4().hex[:20]}"
+
+
+def process_id() -> int:
+    """By which a session notices that its process was forked."""
+    return os.getpid()
+
+
+def report_observer(session_id: str, seq: int) -> None:
+    """Tell the `turnlog` logger of the exception that an observer just raised."""
+    logging.getLogger("turnlog").exception(
+        "an observer of session %r failed at event %d", session_id, seq
+    )

@@ -49,6 +49,7 @@ from turnlog.events import (
     event_type,
 )
 from turnlog.surface import Replacement, Surface
+from turnlog.upcasts import reread
 
 _INT = {int}
 _seq_of = attrgetter("seq")
@@ -234,6 +235,8 @@ class SessionLog:
         if event.seq != self.next_seq:
             msg = f"expected seq {self.next_seq}, got {event.seq}"
             raise SeqOutOfOrder(msg, seq=event.seq, value=event.seq)
+        if event.seq < (self.header.source_length or 0):
+            event = reread(self.header, event)
         kind = event_type(event.type)
         if event.surface_op is None and event.source_event_seqs is None:
             if kind is not None and kind.surface:

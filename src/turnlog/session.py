@@ -6,7 +6,6 @@ Everything here is in memory and synchronous; time and ids come in through `cloc
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
@@ -444,10 +443,8 @@ class Session:
             for observer in tuple(self._observers):
                 try:
                     observer(event)
-                except Exception:
-                    logging.getLogger("turnlog").exception(
-                        "an observer of session %r failed at event %d", self.id, event.seq
-                    )
+                except Exception:  # noqa: BLE001 - reported; neither append nor siblings are hurt
+                    _ambient.report_observer(self.id, event.seq)
         finally:
             self._publishing = False
 

@@ -79,8 +79,8 @@ PURE = frozenset(
 # Core module -> impure standard module -> why it may.
 IMPURE: Mapping[str, Mapping[str, str]] = {
     "_ambient": {
+        "logging": "where an observer that failed is reported",
         "os": "the process id, by which a session notices that the process was forked",
-        "secrets": "the default source of ids",
         "time": "the default clock",
         "uuid": "the default source of ids",
     },

@@ -16,7 +16,7 @@ from turnlog.interop.dsh.home import Found, discover
 from turnlog.interop.dsh.records import Damage
 from turnlog.interop.dsh.rows import SourceEvent
 from turnlog.interop.dsh.source import DshSource
-from turnlog.interop.dsh.upcast import upcast, upcast_type
+from turnlog.upcasts.dsh import upcast, upcast_type
 
 __all__ = [
     "Damage",

@@ -1,0 +1,88 @@
+"""Stores, and `open_store`: the only registry of them.
+
+    memory:             forgets; `memory:NAME` is shared within the process
+    jsonl:DIR           a folder of JSONL files; `jsonl:DIR?compress=zstd` compresses them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+from urllib.parse import parse_qsl
+
+from turnlog.errors import InvalidStoreUrl
+from turnlog.stores.port import Durability
+
+if TYPE_CHECKING:
+    from turnlog.stores.port import SessionEventStore
+    from turnlog.stores.store import Store
+
+
+def open_store(url: str, *, durability: Durability = "turn") -> Store:
+    """The store at `url`, to be used with `async with`.
+
+    Args:
+        url: `memory:`, `memory:NAME`, `jsonl:DIR`, `jsonl:DIR?compress=zstd`.
+        durability: "turn" (every 200 ms and at each flush, survives power loss), "event" (at
+            once), "none" (survives the process only).
+
+    Raises:
+        InvalidStoreUrl: no such kind of store; the message lists them.
+    """
+    from turnlog.stores.store import Store  # noqa: PLC0415 - anyio only when a store is used
+
+    if durability not in get_args(Durability):
+        msg = f"expected durability event, turn or none, got {durability!r}"
+        raise InvalidStoreUrl(msg)
+    scheme, colon, rest = url.partition(":")
+    opener = _OPENERS.get(scheme)
+    if not colon or opener is None:
+        known = ", ".join(f"{name}:" for name in _OPENERS)
+        msg = f"no store {url!r}: a store URL begins with one of {known}"
+        raise InvalidStoreUrl(msg)
+    place, _, query = rest.partition("?")
+    return Store(opener(url, place, dict(parse_qsl(query)), durability))
+
+
+def _memory(
+    url: str, place: str, options: dict[str, str], durability: Durability
+) -> SessionEventStore:
+    from turnlog.stores.memory import MemoryStorage, MemoryStore  # noqa: PLC0415
+
+    del durability
+    _no_more(url, options)
+    if not place:
+        return MemoryStore(url=url)
+    return MemoryStore(MemoryStorage.named.setdefault(place, MemoryStorage()), url)
+
+
+def _jsonl(
+    url: str, place: str, options: dict[str, str], durability: Durability
+) -> SessionEventStore:
+    from turnlog.stores.jsonl import JsonlStore  # noqa: PLC0415
+
+    compress = options.pop("compress", "none")
+    if compress not in ("none", "zstd"):
+        msg = f"{url}: expected compress=zstd or none, got {compress!r}"
+        raise InvalidStoreUrl(msg)
+    _no_more(url, options)
+    if not place:
+        msg = "jsonl: needs a folder, as in jsonl:./sessions"
+        raise InvalidStoreUrl(msg)
+    return JsonlStore(
+        Path(place).expanduser(), durability=durability, compress=compress == "zstd"
+    )
+
+
+def _no_more(url: str, options: dict[str, str]) -> None:
+    if options:
+        msg = f"{url}: unknown option {next(iter(options))!r}"
+        raise InvalidStoreUrl(msg)
+
+
+_OPENERS: dict[
+    str, Callable[[str, str, dict[str, str], Durability], SessionEventStore]
+] = {"memory": _memory, "jsonl": _jsonl}
+
+__all__ = ["open_store"]

@@ -1,0 +1,136 @@
+"""A durable session: the one in memory, whose appends the store's writer makes durable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+
+from turnlog import _ambient, jsontext
+from turnlog.codec import encode_lines
+from turnlog.content import Message
+from turnlog.errors import DamagedSession, ForkedProcess, ReadOnly
+from turnlog.events import AnyEvent
+from turnlog.log import SessionLog
+from turnlog.session import Session
+from turnlog.stores.loading import range_of, unacknowledged
+from turnlog.stores.port import SessionEventStore
+from turnlog.stores.writer import Outbox, Writer
+from turnlog.views.sequence import MessageList
+
+
+class StoredSession(Session):
+    """A session that a store holds; without an outbox it is for reading only."""
+
+    def __init__(
+        self,
+        log: SessionLog,
+        backend: SessionEventStore,
+        writer: Writer | None = None,
+        outbox: Outbox | None = None,
+    ) -> None:
+        super().__init__(log, commit=self._put)
+        self._backend = backend
+        self._writer = writer
+        self._outbox = outbox
+        self._pid = _ambient.process_id()
+        self._blocked = bool(unacknowledged(log))
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def _put(self, event: AnyEvent) -> None:
+        """Queue an event before it enters the log; raising refuses it."""
+        if self._writer is None or self._outbox is None:
+            msg = f"session {self.id!r} was opened for reading: open it with store.session(…)"
+            raise ReadOnly(msg)
+        self._check_process()
+        if self._blocked and event.type != "session/damage-acknowledged":
+            first = unacknowledged(self._log)[0]
+            msg = (
+                f"session {self.id!r} is damaged ({first.reason}): it can be read; to write on, "
+                "acknowledge_damage() or `turnlog repair --accept-damage`"
+            )
+            raise DamagedSession(msg)
+        self._writer.put(self._outbox, event)
+
+    def _check_process(self) -> None:
+        if _ambient.process_id() != self._pid:
+            msg = (
+                f"session {self.id!r} was opened by process {self._pid}: a child made by fork() "
+                "must open its own store"
+            )
+            raise ForkedProcess(msg)
+
+    @property
+    def writable(self) -> bool:
+        """Whether it was opened for writing and no damage blocks that."""
+        return self._outbox is not None and not self._blocked
+
+    async def flush(self) -> None:
+        """Wait until everything appended so far is durable, at the store's durability.
+
+        Raises:
+            WriteFailed: it is not; it is kept, and the next flush tries again.
+            StaleWriter: it never will be: another process owns the session now.
+            ForkedProcess: called in a child of the process that opened the session.
+        """
+        self._check_process()
+        if self._writer is not None and self._outbox is not None:
+            await self._writer.flush(self._outbox)
+
+    async def room(self) -> None:
+        """Wait while too much waits to become durable; a loop does this before it goes on."""
+        if self._writer is not None:
+            await self._writer.room()
+
+    @property
+    def durable_seq(self) -> int:
+        """Every event with a smaller seq is durable."""
+        return self.next_seq if self._outbox is None else self._outbox.durable
+
+    def acknowledge_damage(self) -> AnyEvent | None:
+        """Accept what cannot be read as lost, which allows writing on; None if there is none."""
+        with self._lock:
+            lost = unacknowledged(self._log)
+            if not lost:
+                return None
+            ranges = [range_of(damage) for damage in lost]
+            event = self.append("session/damage-acknowledged", {"ranges": ranges})
+            self._blocked = False
+            return event
+
+    async def detach(self, path: str | Path) -> Path:
+        """Save the whole log, what no store took included, as one JSONL file; returns its path.
+
+        For when the store is broken: `turnlog import PATH` takes the file.
+        """
+        with self._lock:
+            header = jsontext.encode(self.header.to_dict())
+            body = header + b"\n" + encode_lines(self._log.events)
+        target = anyio.Path(path)
+        await target.write_bytes(body)
+        await target.chmod(0o600)
+        return Path(path)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def read_events(self, start: int = 0, stop: int | None = None) -> list[AnyEvent]:
+        """The events with `start <= seq < stop`."""
+        await anyio.lowlevel.checkpoint()
+        log = self._log
+        return log.events[log.index(start) : len(log) if stop is None else log.index(stop)]
+
+    async def view(self, at: int | None = None) -> MessageList:
+        """What the model saw after event `at`; see `derive_messages`."""
+        await anyio.lowlevel.checkpoint()
+        return self.derive_messages(at)
+
+    async def transcript(
+        self, *, include_tools: bool = False, include_context: bool = False
+    ) -> tuple[Message, ...]:
+        """What a person reads; see `extract_chat_messages`."""
+        await anyio.lowlevel.checkpoint()
+        return self.extract_chat_messages(
+            include_tools=include_tools, include_context=include_context
+        )

@@ -1,0 +1,196 @@
+"""The memory store: the fake beside the real ones, and what they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import ClassVar
+
+import anyio
+
+from turnlog.commands import Command, Prompt
+from turnlog.errors import (
+    NoSuchSession,
+    SessionExists,
+    SessionInUse,
+    StaleWriter,
+    StoreClosed,
+    StoreError,
+)
+from turnlog.events import AnyEvent, SessionHeader
+from turnlog.stores.info import InfoFold
+from turnlog.stores.port import Batch, Claim, Durability, Owner, Queued, SessionInfo, Stored
+
+
+class _Kept:
+    """One session in memory."""
+
+    def __init__(self, header: SessionHeader) -> None:
+        self.header = header
+        self.events: list[AnyEvent] = []
+        self.info = InfoFold(header)
+        self.token = 0
+        self.owner: Owner | None = None  # of a live claim
+        self.queue: list[Queued] = []
+        self.posted: set[str] = set()
+        self.positions = 0
+        self.grown = anyio.Event()
+
+
+class MemoryStorage:
+    """What several handles share; lives as long as someone holds it."""
+
+    named: ClassVar[dict[str, MemoryStorage]] = {}
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, _Kept] = {}
+
+
+class MemoryStore:
+    """A backend that forgets: `memory:` for one store, `memory:NAME` shared in the process."""
+
+    def __init__(self, storage: MemoryStorage | None = None, url: str = "memory:") -> None:
+        self.url = url
+        self.durability: Durability = "none"
+        self._storage = storage or MemoryStorage()
+        self._claims: dict[str, int] = {}
+        self._closed = False
+
+    async def open(self) -> None:
+        """Nothing to do."""
+        self._closed = False
+
+    async def close(self) -> None:
+        """Give up what this handle had claimed."""
+        for session_id, token in self._claims.items():
+            kept = self._storage.sessions.get(session_id)
+            if kept is not None and kept.token == token:
+                kept.owner = None
+        self._claims = {}
+        self._closed = True
+
+    def _kept(self, session_id: str) -> _Kept:
+        self._check_open()
+        kept = self._storage.sessions.get(session_id)
+        if kept is None:
+            msg = f"no session {session_id!r} in {self.url}"
+            raise NoSuchSession(msg)
+        return kept
+
+    def _check_open(self) -> None:
+        if self._closed:
+            msg = f"the store {self.url} is closed"
+            raise StoreClosed(msg)
+
+    async def create(self, header: SessionHeader) -> None:
+        """Add an empty session."""
+        self._check_open()
+        if header.id in self._storage.sessions:
+            msg = f"session {header.id!r} exists already in {self.url}"
+            raise SessionExists(msg)
+        self._storage.sessions[header.id] = _Kept(header)
+
+    async def exists(self, session_id: str) -> bool:
+        """Whether there is a session with that id."""
+        self._check_open()
+        return session_id in self._storage.sessions
+
+    async def claim(self, session_id: str, owner: Owner, *, steal: bool = False) -> Claim:
+        """Become the one writer; every claim has the next token."""
+        kept = self._kept(session_id)
+        if kept.owner is not None and not steal:
+            msg = f"session {session_id!r} is in use by {kept.owner} since {kept.owner.since}"
+            raise SessionInUse(msg, owner=kept.owner)
+        kept.token += 1
+        kept.owner = owner
+        self._claims[session_id] = kept.token
+        return Claim(session_id, kept.token)
+
+    async def release(self, claim: Claim) -> None:
+        """Give it back, if it still is ours."""
+        kept = self._storage.sessions.get(claim.session_id)
+        if kept is not None and kept.token == claim.token:
+            kept.owner = None
+        if self._claims.get(claim.session_id) == claim.token:
+            del self._claims[claim.session_id]
+
+    async def commit(self, batches: Sequence[Batch]) -> list[StoreError | None]:
+        """Store each batch whole, or say why not."""
+        self._check_open()
+        return [self._commit(batch) for batch in batches]
+
+    def _commit(self, batch: Batch) -> StoreError | None:
+        claim = batch.claim
+        kept = self._kept(claim.session_id)
+        if kept.token != claim.token:
+            msg = f"session {claim.session_id!r} was taken over by {kept.owner or 'another writer'}"
+            return StaleWriter(msg, owner=kept.owner)
+        at = len(kept.events)
+        if batch.expected_seq != at:
+            msg = (
+                f"session {claim.session_id!r}: expected the log to end before seq "
+                f"{batch.expected_seq}, it ends before {at}"
+            )
+            return StaleWriter(msg)
+        kept.events.extend(batch.events)
+        kept.info.add(batch.events)
+        grown, kept.grown = kept.grown, anyio.Event()
+        grown.set()
+        return None
+
+    async def load(self, session_id: str) -> Stored:
+        """The whole session."""
+        kept = self._kept(session_id)
+        return Stored(kept.header, tuple(kept.events))
+
+    async def next_seq(self, session_id: str) -> int:
+        """The seq that the next event will have."""
+        return len(self._kept(session_id).events)
+
+    async def read(self, session_id: str, start: int, stop: int | None = None) -> list[AnyEvent]:
+        """The events with `start <= seq < stop`."""
+        return self._kept(session_id).events[max(start, 0) : stop]
+
+    async def sessions(self) -> AsyncIterator[SessionInfo]:
+        """All sessions, the last active first."""
+        self._check_open()
+        found = [kept.info.info() for kept in self._storage.sessions.values()]
+        for info in sorted(found, key=lambda info: (-info.last_activity, info.id)):
+            yield info
+
+    async def wait(self, session_id: str, after: int, timeout: float) -> None:  # noqa: ASYNC109 - the port's
+        """Return when there is more, or after `timeout` seconds."""
+        kept = self._kept(session_id)
+        if len(kept.events) > after + 1:
+            return
+        grown = kept.grown
+        with anyio.move_on_after(timeout):
+            await grown.wait()
+
+    async def post(self, session_id: str, command: Command) -> bool:
+        """Queue a command; False when its id was posted before."""
+        kept = self._kept(session_id)
+        if command.id in kept.posted:
+            return False
+        kept.posted.add(command.id)
+        kept.queue.append(Queued(kept.positions, command))
+        kept.positions += 1
+        return True
+
+    async def inbox(self, session_id: str) -> list[Queued]:
+        """The commands that wait."""
+        return list(self._kept(session_id).queue)
+
+    async def accept(self, claim: Claim, positions: Sequence[int]) -> None:
+        """Take commands out of the inbox."""
+        kept = self._kept(claim.session_id)
+        done = set(positions)
+        kept.queue = [queued for queued in kept.queue if queued.position not in done]
+
+    async def pending(self) -> list[str]:
+        """Sessions whose inbox holds a prompt."""
+        self._check_open()
+        return [
+            session_id
+            for session_id, kept in self._storage.sessions.items()
+            if any(type(queued.command) is Prompt for queued in kept.queue)
+        ]

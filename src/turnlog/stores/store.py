@@ -1,0 +1,323 @@
+"""The store as applications use it: sessions to write, to read, to follow, to talk to."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Literal
+
+import anyio
+
+from turnlog import _ambient
+from turnlog.commands import Command, with_id
+from turnlog.errors import (
+    ImportConflict,
+    NoSuchSession,
+    SessionExists,
+    StoreClosed,
+    StoreError,
+    WriteFailed,
+)
+from turnlog.events import SEED_END, AnyEvent, SessionHeader
+from turnlog.log import Damage
+from turnlog.stores.live import StoredSession
+from turnlog.stores.loading import build_log
+from turnlog.stores.port import (
+    Batch,
+    Claim,
+    Durability,
+    Owner,
+    Queued,
+    SessionEventStore,
+    SessionInfo,
+)
+from turnlog.stores.writer import Writer
+from turnlog.upcasts import reread
+
+CLOSE_DEADLINE = 10.0
+TAIL_POLL = 1.0
+IMPORT_BATCH = 5_000
+
+
+class Inbox:
+    """The durable queue of commands of one session; any process may post."""
+
+    def __init__(self, backend: SessionEventStore, session_id: str) -> None:
+        self._backend = backend
+        self._session_id = session_id
+
+    async def post(self, command: Command) -> str:
+        """Queue a command durably, once for its id; returns the id.
+
+        Raises:
+            NoSuchSession: there is no such session.
+        """
+        if not command.id:
+            command = with_id(command, _ambient.new_id())
+        await self._backend.post(self._session_id, command)
+        return command.id
+
+    async def waiting(self) -> list[Queued]:
+        """The commands that nobody has accepted yet, in order of posting."""
+        return await self._backend.inbox(self._session_id)
+
+
+class Store:
+    """Sessions on one backend, and the one writer that makes them durable.
+
+    Use as an async context manager; `open_store(url)` makes one.
+    """
+
+    def __init__(self, backend: SessionEventStore) -> None:
+        self.backend = backend
+        self._writer: Writer | None = None
+        self._stack = AsyncExitStack()
+
+    @property
+    def url(self) -> str:
+        """What `open_store` took."""
+        return self.backend.url
+
+    @property
+    def durability(self) -> Durability:
+        """What a flush survives: see `Durability`."""
+        return self.backend.durability
+
+    async def __aenter__(self) -> Store:
+        await self.backend.open()
+        self._writer = Writer(self.backend)
+        tasks = await self._stack.enter_async_context(anyio.create_task_group())
+        await tasks.start(self._writer.run)
+        self._stack.callback(tasks.cancel_scope.cancel)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            await self._writer.close(CLOSE_DEADLINE)
+        try:
+            await self._stack.aclose()
+        finally:
+            self._writer = None
+            with anyio.CancelScope(shield=True):
+                await self.backend.close()
+
+    def _open_writer(self) -> Writer:
+        if self._writer is None:
+            msg = f"the store {self.url} is not open: use `async with open_store(…) as store`"
+            raise StoreClosed(msg)
+        return self._writer
+
+    # -- writing -------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def session(
+        self,
+        session_id: str | None = None,
+        *,
+        create: bool | Literal["only"] = True,
+        steal: bool = False,
+        load: Literal["surface", "all"] = "surface",
+        cwd: str | None = None,
+    ) -> AsyncIterator[StoredSession]:
+        """Own a session: its one writer, repaired if it was interrupted.
+
+        Leaving flushes, also when cancelled, within a deadline, and gives the session back.
+
+        Args:
+            session_id: a new id when left out.
+            create: make it if it does not exist (True), never (False), or only then ("only").
+            steal: take it from a live owner, whose later writes are refused.
+            load: "all" holds every event in memory; JSONL always does.
+            cwd: for a new session, the folder the work is about.
+
+        Raises:
+            NoSuchSession, SessionExists: by `create`.
+            SessionInUse: another live writer owns it; names the owner.
+            WriteFailed, StaleWriter: on leaving, when what was appended is not durable.
+        """
+        del load  # every backend there is holds all events
+        writer = self._open_writer()
+        session_id = _ambient.new_id() if session_id is None else session_id
+        await self._ensure(session_id, create, cwd)
+        claim = await self.backend.claim(session_id, self._owner(), steal=steal)
+        outbox = None
+        try:
+            log = build_log(await self.backend.load(session_id))
+            outbox = writer.attach(claim, log.next_seq)
+            session = StoredSession(log, self.backend, writer, outbox)
+            if session.writable:
+                self._make_whole(session)
+                await session.flush()
+            try:
+                yield session
+            finally:
+                with anyio.move_on_after(CLOSE_DEADLINE, shield=True) as scope:
+                    await session.flush()
+                if scope.cancelled_caught:
+                    msg = f"session {session_id!r}: not durable after {CLOSE_DEADLINE} s"
+                    raise WriteFailed(msg)
+        finally:
+            if outbox is not None:
+                writer.detach(outbox)
+            with anyio.CancelScope(shield=True):
+                await self.backend.release(claim)
+
+    @staticmethod
+    def _make_whole(session: StoredSession) -> None:
+        """End an imported seed on its first native use, else repair what was interrupted."""
+        seed = session.header.seed_length
+        if seed is not None and session.next_seq == seed:
+            session.end_seed("interrupted")
+        else:
+            session.repair()
+
+    async def _ensure(
+        self, session_id: str, create: bool | Literal["only"], cwd: str | None
+    ) -> None:
+        if create == "only" or (create and not await self.backend.exists(session_id)):
+            header = SessionHeader(session_id, _ambient.clock(), cwd=cwd)
+            header.check()
+            try:
+                await self.backend.create(header)
+            except SessionExists:
+                if create == "only":
+                    raise  # else another process was faster, and it exists now
+        elif not create and not await self.backend.exists(session_id):
+            msg = f"no session {session_id!r} in {self.url}: `turnlog ls` lists what there is"
+            raise NoSuchSession(msg)
+
+    @staticmethod
+    def _owner() -> Owner:
+        return Owner(_ambient.process_id(), socket.gethostname(), _ambient.clock())
+
+    async def fork(self, session_id: str, *, at: int | None = None, new_id: str | None = None) -> str:
+        """A durable child that shares the log up to and including event `at`; returns its id.
+
+        The parent does not change and need not be free.
+
+        Raises:
+            NoSuchSession, SessionExists, NoSuchEvent: as they say.
+        """
+        parent = await self.read(session_id)
+        child = parent.fork(at, new_id)
+        await self._store_new(child.header, child.events)
+        return child.id
+
+    async def _store_new(self, header: SessionHeader, events: Iterable[AnyEvent]) -> None:
+        await self.backend.create(header)
+        claim = await self.backend.claim(header.id, self._owner())
+        try:
+            await self._commit(claim, list(events))
+        finally:
+            await self.backend.release(claim)
+
+    async def _commit(self, claim: Claim, events: list[AnyEvent]) -> None:
+        for i in range(0, len(events), IMPORT_BATCH):
+            (error,) = await self.backend.commit([Batch(claim, events[i : i + IMPORT_BATCH])])
+            if error is not None:
+                raise error
+
+    async def adopt(
+        self,
+        header: SessionHeader,
+        events: list[AnyEvent],
+        *,
+        damage: Iterable[Damage] = (),
+        on_conflict: Literal["error", "skip", "rename"] = "error",
+    ) -> tuple[str, Literal["imported", "extended", "identical", "skipped"]]:
+        """Take a session that was made elsewhere; returns its id and what was done.
+
+        The same id again: identical is left alone; a longer one extends it while nothing native
+        was appended; anything else is a conflict.
+
+        Raises:
+            ImportConflict: the id is taken by something else, and `on_conflict` is "error".
+        """
+        session_id = header.id
+        if await self.backend.exists(session_id):
+            done = await self._extend(header, events)
+            if done is not None:
+                return session_id, done
+            if on_conflict == "skip":
+                return session_id, "skipped"
+            if on_conflict == "error":
+                msg = (
+                    f"session {session_id!r} exists in {self.url} and holds something else: "
+                    "import with --on-conflict rename or skip"
+                )
+                raise ImportConflict(msg)
+            session_id = f"{session_id}-{_ambient.new_id()[-8:]}"
+            header = SessionHeader.from_dict({**header.to_dict(), "id": session_id})
+        del damage  # gaps between seqs say what is missing
+        await self._store_new(header, events)
+        return session_id, "imported"
+
+    async def _extend(
+        self, header: SessionHeader, events: list[AnyEvent]
+    ) -> Literal["extended", "identical"] | None:
+        stored = await self.backend.load(header.id)
+        have = stored.events
+        same = stored.header.source == header.source and stored.header.source_format == (
+            header.source_format
+        )
+        if not same or len(have) > len(events) or list(have) != events[: len(have)]:
+            return None
+        if any(event.type == SEED_END for event in have[(header.source_length or 0) :]):
+            return None
+        if len(have) == len(events):
+            return "identical"
+        return None
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def read(self, session_id: str) -> StoredSession:
+        """A reader: no lease, no repair, no lock. It shows what was durable when it was opened.
+
+        Raises:
+            NoSuchSession: there is none.
+        """
+        self._open_writer()
+        return StoredSession(build_log(await self.backend.load(session_id)), self.backend)
+
+    def sessions(self) -> AsyncIterator[SessionInfo]:
+        """All sessions, the last active first; one bad session hides no other."""
+        self._open_writer()
+        return self.backend.sessions()
+
+    async def tail(self, session_id: str, after: int | None = None) -> AsyncIterator[AnyEvent]:
+        """Events as they become durable, from whichever process; never ends by itself.
+
+        Args:
+            session_id: whose.
+            after: the seq after which to begin; by default what is there now is left out, -1
+                begins at the beginning.
+
+        Raises:
+            NoSuchSession: there is none.
+        """
+        self._open_writer()
+        header = (await self.backend.load(session_id)).header
+        seq = await self.backend.next_seq(session_id) - 1 if after is None else after
+        while True:
+            for event in await self.backend.read(session_id, seq + 1):
+                yield reread(header, event) if event.seq < (header.source_length or 0) else event
+                seq = event.seq
+            await self.backend.wait(session_id, seq, TAIL_POLL)
+
+    def inbox(self, session_id: str) -> Inbox:
+        """The session's inbox, to which any process may post."""
+        return Inbox(self.backend, session_id)
+
+    async def pending(self) -> list[str]:
+        """The sessions whose inbox holds a prompt, the longest waiting first."""
+        return await self.backend.pending()
+
+
+__all__ = ["Inbox", "Store", "StoreError"]

@@ -1,0 +1,250 @@
+"""The writer: one per store, it makes what sessions append durable.
+
+`append` is synchronous and only queues. The writer drains all sessions together: whatever is due,
+of all of them, goes to the backend in one `commit`. Due is what waited for the window, what a
+`flush` waits for, and with durability "event" everything at once.
+
+A commit runs in the writer's own task, so a cancelled `flush` never leaves half a batch. A failed
+write is kept, reported at the next flush, and tried again there; until then nothing further of
+that session becomes durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from threading import Lock
+
+import anyio
+from anyio.abc import TaskStatus
+
+from turnlog.errors import QueueFull, StaleWriter, StoreClosed, StoreError, WriteFailed
+from turnlog.events import AnyEvent
+from turnlog.stores.port import Batch, Claim, SessionEventStore
+
+WINDOW = 0.2
+BOUND = 64 * 1024 * 1024
+MAX_BATCH = 20_000
+OVERHEAD = 200  # bytes of an event besides its payload, roughly
+
+
+class Outbox:
+    """The events of one session that wait to become durable."""
+
+    __slots__ = ("bytes", "claim", "durable", "error", "lost", "pending", "waiting")
+
+    def __init__(self, claim: Claim, next_seq: int) -> None:
+        self.claim = claim
+        self.pending: list[AnyEvent] = []
+        self.bytes = 0
+        self.durable = next_seq  # every seq below it is durable
+        self.error: StoreError | None = None  # the last write failed; only a flush tries again
+        self.lost: StaleWriter | None = None  # someone else owns the session now
+        self.waiting: list[tuple[int, anyio.Event]] = []
+
+
+class Writer:
+    """Drains the outboxes of one store into its backend."""
+
+    def __init__(
+        self,
+        backend: SessionEventStore,
+        *,
+        window: float = WINDOW,
+        bound: int = BOUND,
+    ) -> None:
+        self._backend = backend
+        self._window = 0.0 if backend.durability == "event" else window
+        self._bound = bound
+        self._lock = Lock()
+        self._outboxes: dict[int, Outbox] = {}
+        self._bytes = 0
+        self._wake = anyio.Event()
+        self._hurry = anyio.Event()
+        self._room = anyio.Event()
+        self._soon: Callable[[Callable[[], None]], object] = lambda call: call()
+        self._closed = False
+        self._idle = True
+
+    # -- appending -----------------------------------------------------------------------------
+
+    def attach(self, claim: Claim, next_seq: int) -> Outbox:
+        """An outbox for a session that was claimed."""
+        outbox = Outbox(claim, next_seq)
+        with self._lock:
+            self._outboxes[id(outbox)] = outbox
+        return outbox
+
+    def detach(self, outbox: Outbox) -> None:
+        """Forget an outbox and what is in it."""
+        with self._lock:
+            self._outboxes.pop(id(outbox), None)
+            self._bytes -= outbox.bytes
+            outbox.pending, outbox.bytes = [], 0
+
+    def put(self, outbox: Outbox, event: AnyEvent) -> None:
+        """Queue an event, from any thread.
+
+        Raises:
+            QueueFull: more than the bound waits already; nothing was queued.
+            StaleWriter: the session has another owner.
+            StoreClosed: the store was closed.
+        """
+        size = len(event.raw) + OVERHEAD
+        with self._lock:
+            if outbox.lost is not None:
+                raise outbox.lost
+            if self._closed or id(outbox) not in self._outboxes:
+                msg = f"session {outbox.claim.session_id!r} is closed"
+                raise StoreClosed(msg)
+            if self._bytes and self._bytes + size > self._bound:
+                msg = (
+                    f"{self._bytes} bytes wait to become durable, the bound is {self._bound}: "
+                    "await flush() before appending more"
+                )
+                raise QueueFull(msg)
+            outbox.pending.append(event)
+            outbox.bytes += size
+            self._bytes += size
+            idle, self._idle = self._idle, False
+        if idle:
+            self._soon(self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._wake.set()
+
+    async def room(self) -> None:
+        """Wait until the queue is at most half full: what a loop does before it goes on."""
+        while self._bytes > self._bound // 2 and not self._closed:
+            room = self._room
+            self._hurry.set()
+            self._wake.set()
+            await room.wait()
+
+    # -- making durable ------------------------------------------------------------------------
+
+    async def flush(self, outbox: Outbox) -> None:
+        """Wait until everything that was appended so far is durable.
+
+        Raises:
+            WriteFailed: it is not; it is kept, and the next flush tries again.
+            StaleWriter: it never will be: the session has another owner.
+        """
+        with self._lock:
+            if outbox.lost is not None:
+                raise outbox.lost
+            if not outbox.pending:
+                return
+            if self._closed:
+                msg = f"session {outbox.claim.session_id!r} is closed"
+                raise StoreClosed(msg)
+            target = outbox.pending[-1].seq + 1
+            outbox.error = None
+            settled = anyio.Event()
+            outbox.waiting.append((target, settled))
+            self._idle = False
+        self._hurry.set()
+        self._wake.set()
+        await settled.wait()
+        if outbox.lost is not None:
+            raise outbox.lost
+        if outbox.durable < target:
+            raise outbox.error or WriteFailed(
+                f"session {outbox.claim.session_id!r}: the store was closed before the flush"
+            )
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Drain until cancelled."""
+        self._soon = _thread_safe_call()
+        task_status.started()
+        while True:
+            await self._wake.wait()
+            if self._window and not self._hurry.is_set():
+                with anyio.move_on_after(self._window):
+                    await self._hurry.wait()
+            self._wake, self._hurry = anyio.Event(), anyio.Event()
+            await self._drain()
+            self._again()
+
+    def _again(self) -> None:
+        """After a drain: go on at once for who waits or for a backlog, else after the window."""
+        with self._lock:
+            live = [o for o in self._outboxes.values() if o.error is None and o.lost is None]
+            left = [o for o in live if o.pending]
+            self._idle = not left
+            if not left:
+                return
+            if any(o.waiting or len(o.pending) >= MAX_BATCH for o in left):
+                self._hurry.set()
+            self._wake.set()
+
+    async def close(self, deadline: float) -> None:
+        """Flush everything, for at most `deadline` seconds, and take no more."""
+        with anyio.move_on_after(deadline, shield=True):
+            for outbox in list(self._outboxes.values()):
+                if outbox.pending and outbox.lost is None:
+                    try:
+                        await self.flush(outbox)
+                    except StoreError:
+                        continue  # kept in the outbox: the session's own close reports it
+        self._closed = True
+        self._room.set()
+
+    async def _drain(self) -> None:
+        """Commit what is due, once."""
+        with self._lock:
+            due = [
+                (outbox, Batch(outbox.claim, outbox.pending[:MAX_BATCH]))
+                for outbox in self._outboxes.values()
+                if outbox.pending and outbox.error is None and outbox.lost is None
+            ]
+        if not due:
+            return
+        with anyio.CancelScope(shield=True):
+            results = await self._commit([batch for _, batch in due])
+        with self._lock:
+            for (outbox, batch), error in zip(due, results, strict=True):
+                self._settle(outbox, batch, error)
+            room, self._room = self._room, anyio.Event()
+        room.set()
+
+    async def _commit(self, batches: list[Batch]) -> list[StoreError | None]:
+        try:
+            return list(await self._backend.commit(batches))
+        except StoreError as error:
+            return [error] * len(batches)
+        except Exception as error:  # noqa: BLE001 - a backend's bug must not lose what is queued
+            failure = WriteFailed(f"{self._backend.url}: unexpected {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            return [failure] * len(batches)
+
+    def _settle(self, outbox: Outbox, batch: Batch, error: StoreError | None) -> None:
+        if error is None:
+            count = len(batch.events)
+            size = sum(len(event.raw) + OVERHEAD for event in batch.events)
+            if outbox.pending:
+                del outbox.pending[:count]
+                outbox.bytes -= size
+                self._bytes -= size
+            outbox.durable = batch.events[-1].seq + 1
+        elif isinstance(error, StaleWriter):
+            outbox.lost = error
+        else:
+            outbox.error = error
+        still: list[tuple[int, anyio.Event]] = []
+        for target, settled in outbox.waiting:
+            if error is not None or outbox.durable >= target:
+                settled.set()
+            else:
+                still.append((target, settled))
+        outbox.waiting = still
+
+
+def _thread_safe_call() -> Callable[[Callable[[], None]], object]:
+    """How any thread makes this event loop call something soon."""
+    try:
+        return asyncio.get_running_loop().call_soon_threadsafe
+    except RuntimeError:
+        import trio.lowlevel  # noqa: PLC0415 - only where trio runs us
+
+        return trio.lowlevel.current_trio_token().run_sync_soon
