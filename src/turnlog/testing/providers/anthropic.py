@@ -160,8 +160,8 @@ def _check_final(report: Report, where: str, last: object) -> None:
     text = message.get("content")
     if blocks := as_array(text):
         text = (as_object(blocks[-1]) or {}).get("text")
-    is_text = message.get("role") == "assistant" and isinstance(text, str)
-    if is_text and str(text).strip() and str(text)[-1].isspace():
+    speaks = message.get("role") == "assistant" and isinstance(text, str)
+    if speaks and str(text).strip() and str(text)[-1].isspace():
         report.add(Rule.FINAL_WHITESPACE, where, f"ends in whitespace: {shown(str(text)[-20:])}")
 
 
