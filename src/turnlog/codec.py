@@ -198,12 +198,15 @@ class _Envelope(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     ignorable: Literal[True] | None = None
 
 
-class _RunLine(msgspec.Struct, forbid_unknown_fields=True):
+class _RunHead(msgspec.Struct, forbid_unknown_fields=True):
     run: Literal["assistant/chunk"]
     seq: _Seq
     time: _Time
     dt: list[int]
     field: Literal["text", "argumentsDelta"]
+
+
+class _RunLine(_RunHead, forbid_unknown_fields=True):
     data: msgspec.Raw
     values: list[msgspec.Raw]
 
@@ -265,11 +268,14 @@ def _unpack(line: bytes) -> list[AnyEvent]:
         wire = _run_line(line)
     except msgspec.ValidationError as error:
         raise InvalidEnvelope(f"packed run: {error}", seq=None, value=line[:80]) from None
+    except msgspec.DecodeError:
+        wire = _run_with_surrogates(line)
     head, found, tail = bytes(wire.data).partition(b'"%s":null' % wire.field.encode())
     if not found or len(wire.dt) != len(wire.values) - 1:
         msg = "a packed run has one value a member and one gap less"
         raise InvalidEnvelope(msg, seq=wire.seq, value=wire.field)
     head += b'"%s":' % wire.field.encode()
+    _payload(head + b'""' + tail, wire.seq)
     kind = event_type(_CHUNK)
     reading = jsontext.decode if kind is None else kind.read
     events: list[AnyEvent] = []
@@ -284,6 +290,21 @@ def _unpack(line: bytes) -> list[AnyEvent]:
         raw = head + token + tail
         events.append(Event(_CHUNK, wire.seq + i, time, raw, None, None, False, None, reading))
     return events
+
+
+def _run_with_surrogates(line: bytes) -> _RunLine:
+    """A packed run that msgspec cannot read, since a string has a lone surrogate."""
+    wire = jsontext.decode(line)
+    data, values = jsontext.member(line, "data"), jsontext.member(line, "values")
+    if data is None or values is None or not values.startswith(b"["):
+        raise InvalidEnvelope("packed run: expected data, values", seq=None, value=line[:80])
+    del wire["data"], wire["values"]
+    try:
+        head = msgspec.convert(wire, _RunHead)
+    except msgspec.ValidationError as error:
+        raise InvalidEnvelope(f"packed run: {error}", seq=None, value=line[:80]) from None
+    tokens = [msgspec.Raw(token) for token in jsontext.elements(values)]
+    return _RunLine(*msgspec.structs.astuple(head), msgspec.Raw(data), tokens)
 
 
 def unpack_seqs(packed: Any, seq: int | None = None) -> list[Any]:
@@ -311,13 +332,6 @@ def unpack_seqs(packed: Any, seq: int | None = None) -> list[Any]:
 _KNOWN = frozenset({"type", "seq", "time", "data", "sourceEventSeqs", "surfaceOp", "ignorable"})
 
 
-class _DataOnly(msgspec.Struct):
-    data: msgspec.Raw = msgspec.Raw(b"")
-
-
-_data_only = msgspec.json.Decoder(_DataOnly).decode
-
-
 def event_from_dict(wire: Any, line: bytes | None = None) -> AnyEvent:
     """An event in wire form, `Event.to_dict()`; unknown envelope keys are kept.
 
@@ -337,10 +351,7 @@ def event_from_dict(wire: Any, line: bytes | None = None) -> AnyEvent:
         raise InvalidEnvelope("expected data", seq=at, value=sorted(fields))
     raw = jsontext.admit(fields["data"], seq=at)
     if line is not None:
-        try:
-            raw = bytes(_data_only(line).data) or raw
-        except (msgspec.DecodeError, RecursionError):
-            pass  # a lone surrogate: msgspec cannot cut the payload out, the re-encoding is equal
+        raw = jsontext.member(line, "data") or raw
     return make_event(
         fields.get("type"),
         seq,

@@ -3,7 +3,8 @@
 msgspec does the work at C speed and is checked rather than trusted: it turns NaN into null,
 integer keys into strings, tuples into lists, and refuses lone surrogates. `admit` therefore
 encodes, decodes and compares, and walks the value in Python only where the two differ, to name
-the path. Lone surrogates are kept, escaped as `\\ud800`, by the standard library's codec.
+the path. Lone surrogates are kept, escaped as `\\ud800`, by the standard library's codec; two that
+make a pair come out as the one character they are, since JSON cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def decode_leniently(raw: bytes) -> Any:
         ValueError: not JSON, or nested too deeply to read.
     """
     try:
-        return json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        return _lenient.decode(raw.decode("utf-8"))
     except RecursionError:
         msg = "nested too deeply"
         raise ValueError(msg) from None
@@ -68,6 +69,61 @@ def decode_leniently(raw: bytes) -> Any:
 def _refuse_constant(name: str) -> None:
     msg = f"{name} is not JSON"
     raise ValueError(msg)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        msg = f"{digits[:40]} is beyond every finite number"
+        raise ValueError(msg)
+    return number
+
+
+_lenient = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+
+
+def member(raw: bytes, name: str) -> bytes | None:
+    """The bytes of a member of the JSON object `raw`, verbatim; the last one wins.
+
+    For what msgspec cannot cut out, since a string holds a lone surrogate; `raw` is known to be
+    JSON. None when it is no object or has no such member.
+    """
+    text = raw.decode("utf-8")
+    found: bytes | None = None
+    at = _blank(text, 0)
+    if text[at : at + 1] != "{":
+        return None
+    at = _blank(text, at + 1)
+    while text[at : at + 1] == '"':
+        key, at = _lenient.raw_decode(text, at)
+        start = _blank(text, _blank(text, at) + 1)  # past the colon
+        _, at = _lenient.raw_decode(text, start)
+        if key == name:
+            found = text[start:at].encode()
+        at = _blank(text, _blank(text, at) + 1)  # past the comma or the brace
+    return found
+
+
+def elements(raw: bytes) -> list[bytes]:
+    """The bytes of each element of the JSON array `raw`, verbatim; as `member`."""
+    text = raw.decode("utf-8")
+    found: list[bytes] = []
+    at = _blank(text, _blank(text, 0) + 1)
+    while at < len(text) and text[at] != "]":
+        _, end = _lenient.raw_decode(text, at)
+        found.append(text[at:end].encode())
+        at = _blank(text, _blank(text, end) + 1)
+    return found
+
+
+def _blank(text: str, at: int) -> int:
+    """The first place from `at` on that is no JSON blank."""
+    while text[at : at + 1] in _BLANKS:
+        at += 1
+    return at
+
+
+_BLANKS = frozenset(" \t\r\n")
 
 
 def admit(value: Any, *, seq: int | None = None) -> bytes:
@@ -88,6 +144,15 @@ def admit(value: Any, *, seq: int | None = None) -> bytes:
         raw = encode(value)
     check_size(raw, seq)
     return raw
+
+
+def has_surrogates(value: Any) -> bool:
+    """Whether a string of a plain value has surrogates, which JSON joins where they are pairs."""
+    try:
+        _encode(value)
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def suspicious(raw: bytes) -> bool:

@@ -106,32 +106,40 @@ class Opaque(Record, tag_field="type", tag=OPAQUE):
 
 def encode(record: Any) -> bytes:
     """A record (or any structure of records) as JSON bytes, unknown fields at their place."""
-    try:
-        raw = jsontext.encode(record)
-    except UnicodeEncodeError:
-        return jsontext.encode(flatten(record))
+    raw = jsontext.encode(record)
     return jsontext.encode(flatten(record)) if _MARK in raw else raw
 
 
 def flatten(record: Any) -> Any:
     """Records as plain JSON: dicts, lists, strings, numbers."""
-    return _unmark(msgspec.to_builtins(record))
+    return msgspec.to_builtins(_wire(record))
 
 
-def _unmark(value: Any) -> Any:
-    if isinstance(value, dict):
-        if value.get("type") == OPAQUE and "value" in value:  # pyright: ignore[reportUnknownMemberType]
-            return value["value"]  # pyright: ignore[reportUnknownVariableType]
-        plain: dict[str, Any] = {}
-        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
-            if key == EXTRA:
-                plain.update(item)  # pyright: ignore[reportUnknownArgumentType]
-            else:
-                plain[key] = _unmark(item)
-        return plain
+def _wire(value: Any) -> Any:
+    """Records as dicts with their unknown fields; what a free-form field holds stays as it is."""
     if isinstance(value, (list, tuple)):
-        return [_unmark(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return value
+        return [_wire(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if type(value) is Opaque:
+        return value.value
+    if not isinstance(value, msgspec.Struct):
+        return value
+    config = value.__struct_config__
+    if config.array_like:
+        return msgspec.to_builtins(value)
+    shape = _shape(type(value))
+    wire: dict[str, Any] = {}
+    if config.tag_field is not None:
+        wire[config.tag_field] = config.tag
+    for field in msgspec.structs.fields(value):
+        item = getattr(value, field.name)
+        if field.encode_name == EXTRA:
+            continue
+        if not config.omit_defaults or item is not field.default:
+            listed = field.encode_name in shape.listed or isinstance(item, msgspec.Struct)
+            wire[field.encode_name] = _wire(item) if listed else item
+    if shape.keeps:
+        wire.update(getattr(value, "extra") or {})  # noqa: B009 - the field of every open record
+    return wire
 
 
 # -- in ----------------------------------------------------------------------------------------
@@ -161,26 +169,25 @@ class Codec(Generic[R]):
             snapshot = self._fast(raw)
             if snapshot == record:
                 return raw, snapshot
+        except Exception:  # noqa: BLE001, S110 - whatever the codec disliked, the walk names it
+            pass
+        return self._admit_slowly(record, seq)
+
+    def _admit_slowly(self, record: R, seq: int | None) -> tuple[bytes, R]:
+        try:
+            wire = _wire(record)
+        except RecursionError:
+            detail = "records are nested too deeply"
+            raise NotJson(detail, seq=seq, value=type(record).__name__, path="$") from None
+        raw = jsontext.admit(wire, seq=seq)
+        try:
             snapshot = self.decode(raw)
-        except msgspec.DecodeError:  # another shape, or a lone surrogate
-            snapshot = self._admit_slowly(record, seq)
-            raw = encode(snapshot)
-        except Exception:  # noqa: BLE001 - whatever the codec disliked, the walk names it
-            jsontext.admit(flatten(record), seq=seq)
-            raise
-        if snapshot != record:
-            jsontext.admit(flatten(record), seq=seq)
+        except msgspec.ValidationError as error:
+            raise InvalidPayload(str(error), seq=seq, value=record) from None
+        if snapshot != record and not jsontext.has_surrogates(wire):
             detail = f"{type(record).__name__} does not survive encoding"
             raise NotJson(detail, seq=seq, value=record, path="$")
         return raw, snapshot
-
-    def _admit_slowly(self, record: R, seq: int | None) -> R:
-        plain = flatten(record)
-        jsontext.admit(plain, seq=seq)
-        try:
-            return self.convert(plain)
-        except msgspec.ValidationError as error:
-            raise InvalidPayload(str(error), seq=seq, value=record) from None
 
     def decode(self, raw: bytes) -> R:
         """The record in `raw`, with what we do not know in `extra`.
@@ -210,11 +217,12 @@ class Codec(Generic[R]):
 
 
 class _RecordShape:
-    __slots__ = ("fields", "keeps", "known")
+    __slots__ = ("fields", "keeps", "known", "listed")
 
     def __init__(self) -> None:
         self.known: frozenset[str] = frozenset()
         self.keeps = False
+        self.listed: frozenset[str] = frozenset()  # fields that the type says are tuples
         self.fields: dict[str, Any] = {}
 
 
@@ -251,10 +259,18 @@ def _shape(kind: Any) -> Any:
         shape.keeps = EXTRA in names
         nested = {wire: _shape(hints[name]) for wire, name in names.items() if wire != EXTRA}
         shape.fields = {wire: inner for wire, inner in nested.items() if inner is not None}
+        shape.listed = frozenset(wire for wire, name in names.items() if _is_listed(hints[name]))
         return shape
     shape = _generic_shape(kind)
     _shapes[kind] = shape
     return shape
+
+
+def _is_listed(kind: Any) -> bool:
+    """Whether a type is a tuple or a list of records or of anything, or may be one."""
+    if getattr(kind, "__origin__", None) in (tuple, list):
+        return True
+    return any(_is_listed(arg) for arg in getattr(kind, "__args__", ()))
 
 
 def _generic_shape(kind: Any) -> Any:
