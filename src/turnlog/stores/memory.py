@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
+from operator import attrgetter
 from typing import ClassVar
 
 import anyio
@@ -20,6 +22,8 @@ from turnlog.events import AnyEvent, SessionHeader
 from turnlog.stores.info import InfoFold
 from turnlog.stores.port import Batch, Claim, Durability, Owner, Queued, SessionInfo, Stored
 
+_seq = attrgetter("seq")
+
 
 class _Kept:
     """One session in memory."""
@@ -27,6 +31,7 @@ class _Kept:
     def __init__(self, header: SessionHeader) -> None:
         self.header = header
         self.events: list[AnyEvent] = []
+        self.next_seq = 0
         self.info = InfoFold(header)
         self.token = 0
         self.owner: Owner | None = None  # of a live claim
@@ -113,29 +118,41 @@ class MemoryStore:
         if self._claims.get(claim.session_id) == claim.token:
             del self._claims[claim.session_id]
 
+    async def reseed(self, claim: Claim, header: SessionHeader) -> None:
+        """Exchange the header."""
+        kept = self._owned(claim)
+        kept.header = header
+        kept.info = InfoFold(header, kept.info.state())
+
     async def commit(self, batches: Sequence[Batch]) -> list[StoreError | None]:
         """Store each batch whole, or say why not."""
         self._check_open()
         return [self._commit(batch) for batch in batches]
 
     def _commit(self, batch: Batch) -> StoreError | None:
-        claim = batch.claim
-        kept = self._kept(claim.session_id)
-        if kept.token != claim.token:
-            msg = f"session {claim.session_id!r} was taken over by {kept.owner or 'another writer'}"
-            return StaleWriter(msg, owner=kept.owner)
-        at = len(kept.events)
-        if batch.expected_seq != at:
+        try:
+            kept = self._owned(batch.claim)
+        except StaleWriter as error:
+            return error
+        if batch.expected_seq != kept.next_seq:
             msg = (
-                f"session {claim.session_id!r}: expected the log to end before seq "
-                f"{batch.expected_seq}, it ends before {at}"
+                f"session {batch.claim.session_id!r}: expected the log to end before seq "
+                f"{batch.expected_seq}, it ends before {kept.next_seq}"
             )
             return StaleWriter(msg)
         kept.events.extend(batch.events)
+        kept.next_seq = batch.next_seq
         kept.info.add(batch.events)
         grown, kept.grown = kept.grown, anyio.Event()
         grown.set()
         return None
+
+    def _owned(self, claim: Claim) -> _Kept:
+        kept = self._kept(claim.session_id)
+        if kept.token != claim.token:
+            msg = f"session {claim.session_id!r} was taken over by {kept.owner or 'another writer'}"
+            raise StaleWriter(msg, owner=kept.owner)
+        return kept
 
     async def load(self, session_id: str) -> Stored:
         """The whole session."""
@@ -144,11 +161,13 @@ class MemoryStore:
 
     async def next_seq(self, session_id: str) -> int:
         """The seq that the next event will have."""
-        return len(self._kept(session_id).events)
+        return self._kept(session_id).next_seq
 
     async def read(self, session_id: str, start: int, stop: int | None = None) -> list[AnyEvent]:
         """The events with `start <= seq < stop`."""
-        return self._kept(session_id).events[max(start, 0) : stop]
+        events = self._kept(session_id).events
+        first = bisect_left(events, start, key=_seq)
+        return events[first : None if stop is None else bisect_left(events, stop, key=_seq)]
 
     async def sessions(self) -> AsyncIterator[SessionInfo]:
         """All sessions, the last active first."""
@@ -160,7 +179,7 @@ class MemoryStore:
     async def wait(self, session_id: str, after: int, timeout: float) -> None:  # noqa: ASYNC109 - the port's
         """Return when there is more, or after `timeout` seconds."""
         kept = self._kept(session_id)
-        if len(kept.events) > after + 1:
+        if kept.next_seq > after + 1:
             return
         grown = kept.grown
         with anyio.move_on_after(timeout):

@@ -9,7 +9,7 @@ Rules of the port:
 - `commit` takes due batches of any number of sessions at once: one transaction and at most one
   fsync where the medium can do that, else one write and one fsync a session. Each batch is stored
   whole or not at all, and only if its claim's token is still the session's and the session's next
-  seq is the batch's first seq.
+  seq is the batch's `expected_seq`.
 - When `commit` returns, what it stored survives what the backend's durability promises.
 - Readers take no lock and never wait for a writer.
 """
@@ -58,15 +58,29 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Events of one session that follow on each other; `events[0].seq` is the expected seq."""
+    """Events of one session, in order.
+
+    Attributes:
+        claim: by which right.
+        events: their seqs rise; a seq that is left out was lost to damage in what is imported, and
+            what is loaded has the same gap.
+        after: where the stored log ends, when that is not right before the first event: its last
+            records were lost, and the gap comes between the batches.
+    """
 
     claim: Claim
     events: Sequence[AnyEvent]
+    after: int | None = None
 
     @property
     def expected_seq(self) -> int:
-        """The seq that the session's next event must have."""
-        return self.events[0].seq
+        """What the stored session's next seq must be for the batch to be stored."""
+        return self.events[0].seq if self.after is None else self.after
+
+    @property
+    def next_seq(self) -> int:
+        """The stored session's next seq once the batch is stored."""
+        return self.events[-1].seq + 1
 
 
 class Stored(msgspec.Struct):
@@ -158,6 +172,17 @@ class SessionEventStore(Protocol):
 
     async def release(self, claim: Claim) -> None:
         """Give it back. Never raises for a claim that was lost."""
+        ...
+
+    async def reseed(self, claim: Claim, header: SessionHeader) -> None:
+        """Write the header anew, durably and atomically: an imported seed grows.
+
+        The caller sees to it that nothing native was appended and that the id is the same.
+
+        Raises:
+            StaleWriter: the session has another owner; nothing was changed.
+            WriteFailed: the medium failed; the old header is still there.
+        """
         ...
 
     async def commit(self, batches: Sequence[Batch]) -> Sequence[StoreError | None]:

@@ -17,7 +17,7 @@ from turnlog import jsontext
 from turnlog.events import AnyEvent, Event, SessionHeader, event_type
 from turnlog.upcasts import dsh
 
-Reader: TypeAlias = Callable[..., Any]  # (event_type, data, session=, seq=) -> data in our shape
+Reader: TypeAlias = Callable[..., Any]  # (source type, data, session=, seq=) -> data in our shape
 
 _READERS: dict[str, Reader] = {
     f"dsh/v{version}": partial(dsh.upcast, version) for version in range(5)
@@ -29,7 +29,11 @@ def reread(header: SessionHeader, event: AnyEvent) -> AnyEvent:
     read = _READERS.get(header.source_format or "")
     if read is None:
         return event
-    reading = partial(_read, read, event.type, header.id, event.seq)
+    kind = (event.extra or {}).get("sourceType")  # where an import renamed it
+    source_type = kind if isinstance(kind, str) else event.type
+    name = (header.source or {}).get("id")
+    session = name if isinstance(name, str) else header.id  # the same in forks and renamed imports
+    reading = partial(_read, partial(read, source_type), event.type, session, event.seq)
     return Event(
         event.type,
         event.seq,
@@ -44,7 +48,7 @@ def reread(header: SessionHeader, event: AnyEvent) -> AnyEvent:
 
 
 def _read(read: Reader, type_name: str, session: str, seq: int, raw: bytes) -> Any:
-    data = read(type_name, jsontext.decode(raw), session=session, seq=seq)
+    data = read(jsontext.decode(raw), session=session, seq=seq)
     kind = event_type(type_name)
     if kind is None or kind.codec is None:
         return data
