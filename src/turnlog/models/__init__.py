@@ -5,13 +5,14 @@ What a provider needs is imported when a model of it is opened; a missing packag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from turnlog.errors import InvalidModel
 from turnlog.models.port import Model
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from turnlog.events import Event
 
 __all__ = ["Model", "open_model"]
@@ -23,7 +24,7 @@ def open_model(
     api_key: str | None = None,
     base_url: str | None = None,
     context_window: int | None = None,
-    events: Iterable[Event] | None = None,
+    events: Iterable[Event[Any]] | None = None,
 ) -> Model:
     """The model that `name` says, as `provider:model`. Nothing is sent or started yet.
 
@@ -51,7 +52,7 @@ def open_model(
     if opener is None or not colon or not model:
         forms = ", ".join(f"{known}:…" for known in _PROVIDERS)
         raise InvalidModel(f"no model is called {name!r}; a name is one of {forms}")
-    options = {
+    options: dict[str, Any] = {
         "api_key": api_key,
         "base_url": base_url,
         "context_window": context_window,

@@ -10,7 +10,7 @@ The rules of a stream, which `ModelConformance` holds:
 
 - entering sends the body, exactly those bytes, and returns when the provider accepted it;
 - leaving early, by `break`, error or cancellation, closes the connection; nothing runs on;
-- a complete stream ends with exactly one `Finish`, its last chunk; usage comes before it, if at all;
+- a complete stream ends with exactly one `Finish`, its last chunk; its usage, if any, is before it;
 - what goes wrong is a `ModelError`, raised by entering or, after the chunks that had arrived, by
   the iteration; nothing that arrived is held back.
 """
@@ -18,10 +18,12 @@ The rules of a stream, which `ModelConformance` holds:
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from turnlog.content import Chunk
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
 
 
 @runtime_checkable
@@ -58,7 +60,7 @@ class Model(Protocol):
 
     @property
     def encoder(self) -> str:
-        """The dialect encoder whose bodies it takes, `name@version`, as in `RequestSent.encoder`."""
+        """The encoder whose bodies it takes, as in `RequestSent.encoder`: `name@version`."""
         ...
 
     @property
