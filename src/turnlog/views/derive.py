@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 
 from turnlog.content import Message
 from turnlog.events import AnyEvent
@@ -36,10 +37,13 @@ class Spliced:
 class DerivedMessages:
     """The fold behind `Session.derive_messages`, keyed by anchor and fed by what is new."""
 
-    __slots__ = ("_builder", "_log", "_seen", "spliced")
+    __slots__ = ("_builder", "_log", "_seen", "_shown", "spliced")
 
-    def __init__(self, log: SessionLog) -> None:
+    def __init__(
+        self, log: SessionLog, shown: Callable[[AnyEvent], Message | None] | None = None
+    ) -> None:
         self._log = log
+        self._shown = shown or visible
         self._builder = Builder()
         self._seen = 0  # message events folded
         self.spliced: list[Spliced] = []
@@ -57,7 +61,7 @@ class DerivedMessages:
         coming = iter(replacements[bisect_left(replacements, done + 1, key=_seq) :])
         planned = next(coming, None)
         for event in events[self._seen :]:
-            message = visible(event)
+            message = self._shown(event)
             if planned is not None and planned.seq == event.seq:
                 self._replace(planned, message)
                 planned = next(coming, None)

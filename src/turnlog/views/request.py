@@ -16,7 +16,8 @@ from typing import Literal
 
 import msgspec
 
-from turnlog.content import Message, Reasoning, Source, Text, ToolCall
+from turnlog.content import Image, Message, Reasoning, Source, Text, ToolCall
+from turnlog.events import AnyEvent
 from turnlog.log import SessionLog
 from turnlog.views.derive import DerivedMessages, Spliced, visible
 from turnlog.views.sequence import Builder, Leaf, MessageList
@@ -31,12 +32,19 @@ class Mend(msgspec.Struct, frozen=True):
     """One thing that the outgoing copy has otherwise than the log.
 
     `kind`: open-call (a placeholder stands for a result), moved-result (it did not follow its call
-    in call order), orphan-result (left out: no call), empty-block (left out), empty-result (a
-    result without content says so), empty-message (left out: nothing but empty blocks).
+    in call order), orphan-result (left out: no call), stray-call (left out: no
+    assistant made it, or it lacks id or name), empty-block (left out), empty-result (a result
+    without content says so), empty-message (left out: nothing else in it).
     """
 
     kind: Literal[
-        "open-call", "moved-result", "orphan-result", "empty-block", "empty-result", "empty-message"
+        "open-call",
+        "moved-result",
+        "orphan-result",
+        "stray-call",
+        "empty-block",
+        "empty-result",
+        "empty-message",
     ]
     message_id: str
     call_id: str | None = None
@@ -117,6 +125,14 @@ class Mender:
         self.builder.splice(slot, slot, [slot], [message])
 
     def _clean(self, key: int, message: Message) -> Message:
+        if any(_stray(message, call) for call in message.tool_calls):
+            kept = tuple(
+                block
+                for block in message.content
+                if type(block) is not ToolCall or not _stray(message, block)
+            )
+            self._note(key, "stray-call", message)
+            message = msgspec.structs.replace(message, content=kept)
         if not any(map(_blank, message.content)):
             return message
         kept = tuple(block for block in message.content if not _blank(block))
@@ -134,22 +150,20 @@ class Mender:
         low, high = change.low << SHIFT, ((change.high + 1) << SHIFT) - 1
         if message is not None and message.role == "tool":
             return self._splice_result(change, message)
-        if (message is not None and message.tool_calls) or not _balanced(change.items):
+        if _untidy(message) or not _balanced(change.items):
             return False
         if any(low <= slot <= high for slot in self.mends):
             return False
         if message is None:
             self.builder.splice(low, high, [], [])
             return True
-        if any(map(_blank, message.content)):
-            return False
         self.builder.splice(low, high, [low], [message])
         self._last = max(self._last, low)
         return True
 
     def _splice_result(self, change: Spliced, message: Message) -> bool:
         slot = self._slots.get(change.low << SHIFT)
-        if slot is None or len(change.items) != 1 or any(map(_blank, message.content)):
+        if slot is None or len(change.items) != 1 or _untidy(message):
             return False
         if change.items[0].tool_call_id != message.tool_call_id:
             return False
@@ -167,9 +181,9 @@ class RequestFold:
 
     __slots__ = ("_derived", "_log", "_mender", "_result", "_seen", "_spliced")
 
-    def __init__(self, log: SessionLog, derived: DerivedMessages) -> None:
+    def __init__(self, log: SessionLog) -> None:
         self._log = log
-        self._derived = derived
+        self._derived = DerivedMessages(log, sent)
         self._mender = Mender()
         self._seen = 0
         self._spliced = 0
@@ -191,7 +205,7 @@ class RequestFold:
         spliced = self._derived.spliced
         mender = self._mender
         for event in self._log.messages[self._seen :]:
-            message = visible(event)
+            message = sent(event)
             replaced = False
             while self._spliced < len(spliced) and spliced[self._spliced].seq == event.seq:
                 change = spliced[self._spliced]
@@ -211,6 +225,15 @@ class RequestFold:
         return mend(self._derived.at(seq)).result()
 
 
+def sent(event: AnyEvent) -> Message | None:
+    """The event's message as `derive_messages` has it, and a tool's even if it says nothing.
+
+    Without its result a call would look unanswered.
+    """
+    message = event.message
+    return message if message is not None and message.role == "tool" else visible(event)
+
+
 def mend(messages: MessageList) -> Mender:
     """Fold a whole sequence."""
     mender = Mender()
@@ -228,7 +251,21 @@ def _blank(block: object) -> bool:
         return not block.text.strip()  # pyright: ignore[reportAttributeAccessIssue]
     if kind is Reasoning:
         return not (block.text.strip() or block.signature or block.encrypted or block.extra)  # pyright: ignore[reportAttributeAccessIssue]
+    if kind is Image:
+        return not (block.data or block.url or block.extra)  # pyright: ignore[reportAttributeAccessIssue]
     return False
+
+
+def _stray(message: Message, call: ToolCall) -> bool:
+    """Whether no provider would take the call as one."""
+    return message.role != "assistant" or not (call.id and call.name)
+
+
+def _untidy(message: Message | None) -> bool:
+    """Whether a message needs more than to be put in its place."""
+    if message is None:
+        return False
+    return not message.content or bool(message.tool_calls) or any(map(_blank, message.content))
 
 
 def _balanced(messages: list[Message]) -> bool:
