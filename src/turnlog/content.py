@@ -69,6 +69,15 @@ class ToolCall(Record, frozen=True, tag_field="type", tag="tool-call"):
 Block: TypeAlias = Text | Reasoning | Image | ToolCall | Opaque
 
 
+def is_empty(block: Block) -> bool:
+    """Whether a text or reasoning block says nothing, not even to its provider."""
+    if type(block) is Text:
+        return not (block.text or block.extra)
+    if type(block) is Reasoning:
+        return not (block.text or block.signature or block.encrypted or block.extra)
+    return False
+
+
 # -- messages ----------------------------------------------------------------------------------
 
 Role: TypeAlias = Literal["user", "assistant", "tool", "system", "developer"]

@@ -15,7 +15,7 @@ from typing import Any, overload
 import msgspec
 
 from turnlog import jsontext
-from turnlog.content import Message, Reasoning, Text
+from turnlog.content import Message, is_empty
 from turnlog.errors import (
     DuplicateProvenance,
     EmptyBlock,
@@ -32,6 +32,7 @@ from turnlog.errors import (
     SeqOutOfOrder,
     SurfaceError,
     UncitedCall,
+    UncitedNodes,
     UnexpectedProvenance,
     UnexpectedSurfaceOp,
     UnknownEventType,
@@ -197,6 +198,9 @@ class SessionLog:
             AdmissionError: it breaks a rule; nothing changed.
         """
         seq = self.next_seq
+        if type(time) is not int or not jsontext.INT_MIN <= time <= jsontext.INT_MAX:
+            msg = f"expected the clock to give epoch milliseconds, got {time!r}"
+            raise InvalidEnvelope(msg, seq=seq, value=time)
         kind = event_type(type_name)
         if kind is None:
             msg = (
@@ -205,13 +209,13 @@ class SessionLog:
             )
             raise UnknownEventType(msg, seq=seq, value=type_name)
         raw, snapshot = kind.admit(data, seq)
-        if kind.surface:
+        if kind.surface or type(snapshot) is ToolResult:
             message: Message = snapshot if type(snapshot) is Message else snapshot.message
             for block in message.content:
-                if type(block) in _TEXTUAL and not _has_content(block):
+                if is_empty(block):
                     msg = f"{type_name}: a {block.type} block is empty; leave it out"
                     raise EmptyBlock(msg, seq=seq, value=block)
-        elif surface_op is None and source_event_seqs is None:
+        if not kind.surface and surface_op is None and source_event_seqs is None:
             event = Event(type_name, seq, time, raw, None, None, False, None, kind.read, snapshot)
             if commit is not None:
                 commit(event)
@@ -220,6 +224,8 @@ class SessionLog:
         op = surface_op if surface_op is None or surface_op == "append" else _read_op(surface_op, seq)
         cited = None if source_event_seqs is None else _read_seqs(source_event_seqs, seq)
         event = Event(type_name, seq, time, raw, op, cited, False, None, kind.read, snapshot)
+        if cited is not None:
+            self._check_exists(event, cited)
         planned = self._check(event, kind, tolerant=False)
         if commit is not None:
             commit(event)
@@ -291,7 +297,7 @@ class SessionLog:
             planned = self.surface.plan(seq, op, cited)
             if event.type == "tool/result":
                 self._check_result_replacement(event, planned)
-        except (SurfaceError, UnknownProvenance):
+        except (SurfaceError, UncitedNodes):
             if not tolerant:
                 raise
             return self.surface.plan_around_damage(seq, cited)
@@ -318,11 +324,13 @@ class SessionLog:
         if high >= seq:
             msg = f"source_event_seqs must be earlier than the event, got {high}"
             raise ProvenanceNotEarlier(msg, seq=seq, value=high)
-        if self._lost:
-            gone = [s for s in cited if not self.has(s) and not self.is_lost(s)]
-            if gone:
-                msg = f"source_event_seqs must be in the log, {gone[:10]} are not"
-                raise UnknownProvenance(msg, seq=seq, value=gone)
+
+    def _check_exists(self, event: AnyEvent, cited: Sequence[int]) -> None:
+        """A new event cites what is there; one that was written before the damage may not."""
+        gone = [s for s in cited if self.is_lost(s)] if self._lost else None
+        if gone:
+            msg = f"source_event_seqs must be in the log, {gone[:10]} were lost to damage"
+            raise UnknownProvenance(msg, seq=event.seq, value=gone)
 
     def _check_cites_call(
         self, event: AnyEvent, cited: Sequence[int] | None, *, tolerant: bool
@@ -383,17 +391,11 @@ class SessionLog:
         self.surface.append(event.seq)
         if event.surface_op != "append":
             self.flagged.append(event.seq)
-        elif event.type == "tool/result" and type(event.data) is ToolResult:
+        elif self._calls and event.type == "tool/result" and type(event.data) is ToolResult:
             self._calls.pop(event.data.message.tool_call_id or "", None)
-
-
-_TEXTUAL = frozenset({Text, Reasoning})
-
-
-def _has_content(block: Any) -> bool:
-    if block.text or block.extra:
-        return True
-    return type(block) is Reasoning and bool(block.signature or block.encrypted)
+        elif self._calls and event.type == "assistant/message" and event.message is not None:
+            for call in event.message.tool_calls:
+                self._calls.pop(call.id, None)  # the id is used again: another call
 
 
 def _missing_op(event: AnyEvent) -> MissingSurfaceOp:

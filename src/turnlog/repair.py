@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from turnlog.assembly import Assembly
-from turnlog.content import Failure, Message, Source, Text, ToolCall
+from turnlog.content import Failure, Message, Source, Text, ToolCall, is_empty
 from turnlog.events import (
     SEED_END,
     ApprovalAsked,
@@ -88,7 +89,7 @@ class _Tail:
             case "step/start" if isinstance(data, StepStart):
                 self.step, self.sent, self.attempt = data.step, False, []
             case "step/end":
-                self.step, self.attempt = None, []
+                self.step, self.sent, self.attempt = None, False, []
             case "request/sent":
                 self.sent = True
             case "assistant/chunk" if isinstance(data, AssistantChunk):
@@ -100,7 +101,10 @@ class _Tail:
             case "assistant/message" if isinstance(data, AssistantMessage):
                 self.attempt = []
                 proven = self.sent or event.seq < self.foreign
-                self.calls += [(call, event, proven) for call in data.message.tool_calls]
+                if event.surface_op == "append":
+                    self.calls += [(call, event, proven) for call in data.message.tool_calls]
+                else:
+                    self._rewritten(event, data.message)
             case "tool/call" if isinstance(data, ToolCallStart):
                 self.started[data.call_id] = event.seq
             case "tool/settled" if isinstance(data, ToolResult):
@@ -122,6 +126,15 @@ class _Tail:
                 self.asked, self.decided = {}, {}
             case _:
                 pass
+
+    def _rewritten(self, event: AnyEvent, message: Message) -> None:
+        """A message that replaces another asks for nothing new; what was open stays open in it."""
+        kept = {call.id for call in message.tool_calls}
+        cited = set(event.source_event_seqs or ())
+        self.calls = [
+            (call, event if call.id in kept and asking.seq in cited else asking, proven)
+            for call, asking, proven in self.calls
+        ]
 
     def _answered(self, call_id: str) -> None:
         for i, (call, _, _) in enumerate(self.calls):
@@ -160,6 +173,7 @@ def closers(
     *,
     on_surface: Callable[[int], bool] = lambda _: True,
     reason: str = "interrupted",
+    end: EndReason | None = None,
 ) -> list[Closer]:
     """The events that repair appends, in order; empty on a healthy log.
 
@@ -169,28 +183,31 @@ def closers(
             last request header).
         next_seq: the seq of the first closer.
         on_surface: whether a node is still on the surface; calls of shadowed messages need nothing.
-        reason: how the turn ended, "interrupted" (crash) or "forked".
+        reason: what cut it off, one word: "interrupted" (a crash), "forked", "cancelled", "failed".
+        end: what `turn/end` says, by default that reason; given, a suspended turn is closed too.
     """
     if not events:
         return []
     tail = _Tail(header, events)
     tail.calls = [call for call in tail.calls if on_surface(call[1].seq)]
-    if reason == "interrupted" and tail.bracket is None and tail.suspended():
-        return []
+    if end is None and reason == "interrupted" and tail.suspended():
+        tail.calls, tail.attempt, tail.turn = [], [], None  # only a dead bracket is closed
+    end = end or EndReason(reason)
     time = events[-1].time
     found: list[Closer] = []
-    for type_name, data, cited in _missing(header, events, tail, next_seq, reason):
+    for type_name, data, cited in _missing(header, events, tail, next_seq, reason, end):
         op = "append" if type_name in ("assistant/message", "tool/result") else None
         found.append(Closer(type_name, next_seq + len(found), data, time, op, cited))
     return found
 
 
-def _missing(
+def _missing(  # noqa: PLR0913 - all of it decides
     header: SessionHeader,
     events: Sequence[AnyEvent],
     tail: _Tail,
     next_seq: int,
     reason: str,
+    end: EndReason,
 ) -> Iterator[tuple[str, Any, Sequence[int] | None]]:
     seq = next_seq
     if tail.bracket is not None:
@@ -206,7 +223,7 @@ def _missing(
     if tail.turn is not None:
         if tail.step is not None:
             yield "step/end", StepEnd(tail.turn, tail.step), None
-        yield "turn/end", TurnEnd(tail.turn, EndReason(reason)), None
+        yield "turn/end", TurnEnd(tail.turn, end), None
 
 
 def _settle(
@@ -251,7 +268,7 @@ def _close(  # noqa: PLR0913 - all of it decides
     settled = tail.settled.get(call.id)
     if settled is not None:
         cited = [settled.seq] if started is None else [started, settled.seq]
-        return "tool/result", settled.data, cited
+        return "tool/result", _without_empty_blocks(settled.data), cited
     error = NOT_STARTED if proven and started is None else OUTCOME_UNKNOWN
     message = Message(
         repair_id(header, seq),
@@ -263,6 +280,15 @@ def _close(  # noqa: PLR0913 - all of it decides
     )
     data = ToolResult(message, asking.data.turn, asking.data.step, error)
     return "tool/result", data, None if started is None else [started]
+
+
+def _without_empty_blocks(result: ToolResult) -> ToolResult:
+    """The result as a message of ours may be: what was loaded may hold what is refused now."""
+    message = result.message
+    said = tuple(block for block in message.content if not is_empty(block))
+    if said == message.content:
+        return result
+    return replace(result, message=replace(message, content=said))
 
 
 def repair_id(header: SessionHeader, seq: int) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
+from msgspec.structs import replace
+
 from turnlog import _ambient, events as ev
 from turnlog.codec import event_from_dict
 from turnlog.content import Content, Message, assistant_message, blocks, tool_message, user_message
@@ -98,7 +100,7 @@ class Session:
         self._publishing = False
         self._observers: list[Observer] = []
         self._derived = DerivedMessages(log)
-        self._requests = RequestFold(log, self._derived)
+        self._requests = RequestFold(log)
         self._transcripts: dict[tuple[bool, bool], Transcript] = {}
         self._folds: dict[int, tuple[Any, int, Any]] = {}  # id -> fold, events seen, state
         self.surface = SurfaceFace(log.surface)
@@ -149,6 +151,7 @@ class Session:
         """
         if not isinstance(header, SessionHeader):
             header = SessionHeader.from_dict(header)
+        header.check()
         log = SessionLog(header)
         for item in events:
             event: AnyEvent = item if isinstance(item, Event) else event_from_dict(item)
@@ -170,7 +173,8 @@ class Session:
         """
         with self._lock:
             log = self._log
-            at = log.next_seq - 1 if at is None else at
+            if at is None:
+                at = log.events[-1].seq if log.events else -1
             if at != -1:
                 log.event_at(at)
             shared = log.events[: log.index(at + 1)]
@@ -321,12 +325,10 @@ class Session:
             QueueFull, ReadOnly, ForkedProcess: a durable session cannot take it; nothing changed.
         """
         with self._lock:
-            if self._publishing:
-                msg = "an observer must not append to the session that it observes"
-                raise ReentrantAppend(msg)
+            self._refuse_reentry()
             event = self._log.admit(
                 type,
-                data,
+                self._with_id(data),
                 time=self._clock(),
                 surface_op=surface_op,
                 source_event_seqs=source_event_seqs,
@@ -335,6 +337,21 @@ class Session:
             if self._observers:
                 self._publish(event)
             return event
+
+    def _refuse_reentry(self) -> None:
+        if self._publishing:
+            msg = "an observer must not append to the session that it observes"
+            raise ReentrantAppend(msg)
+
+    def _with_id(self, data: Any) -> Any:
+        """The payload, its message with a new id if it has an empty one."""
+        if isinstance(data, Message):
+            return data if data.id else replace(data, id=self._new_id())
+        if isinstance(data, (ev.AssistantMessage, ev.ToolResult, ev.SystemMessage)):
+            message: Any = data.message
+            if isinstance(message, Message) and not message.id:
+                return replace(data, message=replace(message, id=self._new_id()))
+        return data
 
     def add_user(self, content: Content, *, source: str = "user") -> Event[Message]:
         """Append a user's message: text, a block, or blocks."""
@@ -393,23 +410,35 @@ class Session:
             added += self.repair(reason=reason)
             return added
 
-    def repair(self, *, reason: str = "interrupted") -> list[AnyEvent]:
+    def repair(
+        self, *, reason: str = "interrupted", end: ev.EndReason | None = None
+    ) -> list[AnyEvent]:
         """Append what an interrupted tail lacks; nothing on a healthy log.
+
+        Args:
+            reason: what cut the tail off, one word.
+            end: what `turn/end` says; without one, a turn that waits for approvals stays open.
 
         Raises:
             ReadOnly: the log is damaged and nobody acknowledged it.
         """
         with self._lock:
+            self._refuse_reentry()
             added: list[AnyEvent] = []
             log = self._log
-            on_surface = log.surface.__contains__
-            for closer in closers(
-                log.header, log.events, log.next_seq, on_surface=on_surface, reason=reason
-            ):
-                event = self._log.admit(
+            missing = closers(
+                log.header,
+                log.events,
+                log.next_seq,
+                on_surface=log.surface.__contains__,
+                reason=reason,
+                end=end,
+            )
+            for closer in missing:
+                event = log.admit(
                     closer.type,
                     closer.data,
-                    time=closer.time,
+                    time=closer.time if end is None else self._clock(),
                     surface_op=closer.surface_op,
                     source_event_seqs=closer.source_event_seqs,
                     commit=self._commit,
@@ -507,6 +536,7 @@ class Session:
             kept, seen, state = self._folds.get(id(fold), (fold, 0, None))
             if seen == 0:
                 state = fold.start()
+            self._folds.pop(id(fold), None)  # a step that fails may leave a half-changed state
             for event in events[seen:]:
                 state = kept.step(state, event)
             self._folds[id(fold)] = (kept, len(events), state)
