@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
+from itertools import count
 from operator import attrgetter
 from typing import ClassVar
 
@@ -37,7 +38,6 @@ class _Kept:
         self.owner: Owner | None = None  # of a live claim
         self.queue: list[Queued] = []
         self.posted: set[str] = set()
-        self.positions = 0
         self.grown = anyio.Event()
 
 
@@ -48,6 +48,7 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self.sessions: dict[str, _Kept] = {}
+        self.positions = count()  # of commands, across all sessions: who waits longest is first
 
 
 class MemoryStore:
@@ -191,8 +192,7 @@ class MemoryStore:
         if command.id in kept.posted:
             return False
         kept.posted.add(command.id)
-        kept.queue.append(Queued(kept.positions, command))
-        kept.positions += 1
+        kept.queue.append(Queued(next(self._storage.positions), command))
         return True
 
     async def inbox(self, session_id: str) -> list[Queued]:
@@ -208,8 +208,10 @@ class MemoryStore:
     async def pending(self) -> list[str]:
         """Sessions whose inbox holds a prompt."""
         self._check_open()
-        return [
-            session_id
-            for session_id, kept in self._storage.sessions.items()
-            if any(type(queued.command) is Prompt for queued in kept.queue)
-        ]
+        oldest: dict[str, int] = {}
+        for session_id, kept in self._storage.sessions.items():
+            for queued in kept.queue:
+                if type(queued.command) is Prompt:
+                    oldest[session_id] = queued.position
+                    break
+        return sorted(oldest, key=oldest.__getitem__)
