@@ -39,10 +39,17 @@ _REASONING: Final = ("reasoning_content", "reasoning")
 Json = dict[str, Any]
 
 
+DONE: Final = "[DONE]"
+
+
 class ChatStream:
-    """One answer. `feed` it the events' JSON; `close` it when the stream is over."""
+    """One answer. `feed` it the events' JSON; `close` it when the stream is over.
+
+    `done` says whether the server itself declared the end; what it sends after that is passed over.
+    """
 
     def __init__(self, new_id: Callable[[], str]) -> None:
+        self.done = False
         self._new_id = new_id
         self._blocks = 0
         self._open: tuple[str, int] | None = None  # the text or reasoning block that grows
@@ -56,7 +63,8 @@ class ChatStream:
         Raises:
             ModelError: the event says that the request failed.
         """
-        if not isinstance(event, dict):
+        self.done = self.done or event == DONE
+        if self.done or not isinstance(event, dict):
             return
         event = cast("Json", event)
         if event.get("error") or event.get("object") == "error":
@@ -76,14 +84,14 @@ class ChatStream:
             self._usage = usage
             yield UsageChunk(usage)
 
-    def close(self, *, done: bool) -> Iterator[Chunk]:
-        """The last chunks; `done` says whether the server itself declared the end.
+    def close(self) -> Iterator[Chunk]:
+        """The last chunks.
 
         Raises:
             TransportFailed: neither the server nor a reason said that the answer is complete.
             RequestRefused: a content filter cut the answer off.
         """
-        if self._finish is None and not done:
+        if self._finish is None and not self.done:
             raise transport_failure("the stream ended before the answer was complete")
         if self._finish in _BLOCKED:
             message = "the provider's content filter cut the answer off"

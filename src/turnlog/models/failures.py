@@ -108,7 +108,12 @@ class _Said:
         outer: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
         error: Any = outer.get("error", outer)
         inner: dict[str, Any] = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-        told = (inner.get("message"), inner.get("detail"), outer.get("message"), error)
+        told: tuple[Any, ...] = (
+            inner.get("message"),
+            inner.get("detail"),
+            outer.get("message"),
+            error,
+        )
         message: Any = next((text for text in told if isinstance(text, str) and text), None)
         if not isinstance(message, str):
             message = raw.decode(errors="replace") if isinstance(raw, bytes) else ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from anyio.lowlevel import RunVar
 
 from turnlog import _ambient, jsontext
 from turnlog.errors import InvalidModel, MissingExtra
-from turnlog.models.chat_stream import ChatStream
+from turnlog.models.chat_stream import DONE, ChatStream
 from turnlog.models.failures import failure_of, transport_failure
 from turnlog.models.port import Body, Chunks, segments
 from turnlog.models.sse import ServerEvent, SseDecoder
@@ -53,6 +53,7 @@ _WINDOWS: Final = (
 )
 _CONNECT_S: Final = 30.0
 _KEEP_S: Final = 60.0
+_END_S: Final = 1.0
 _PIECE: Final = 256 * 1024
 _MAX_LINE: Final = 64 * 1024 * 1024
 _MAX_ERROR: Final = 1024 * 1024
@@ -94,7 +95,7 @@ class OpenAIModel:
         self.context_window = context_window
         self.native_tools = native_tools
         self._url = f"{_checked_url(base_url)}/chat/completions"
-        self._key = api_key
+        self._key = _checked_key(api_key)
         self._timeout = httpx2.Timeout(idle_timeout, connect=_CONNECT_S, pool=None)
         self._new_id = new_id
         self._shared: RunVar[_Shared | None] = RunVar(f"turnlog {self.name}", None)
@@ -108,19 +109,18 @@ class OpenAIModel:
         async with self._client() as client:
             with _transport_errors():
                 response = await client.send(self._request(client, segments(body)), stream=True)
-            try:
+            async with _pieces(response) as pieces:
                 if not response.is_success:
                     raise failure_of(
                         response.status_code,
-                        self._hide_key(await _read(response)),
+                        self._hide_key(await _read(pieces, _MAX_ERROR)),
                         {key.lower(): value for key, value in response.headers.items()},
                         now=_ambient.clock() / 1000,
                     )
-                async with aclosing(self._chunks(response)) as chunks:
+                whole = response.headers.get("content-type", "").startswith("application/json")
+                answer = ChatStream(self._new_id)
+                async with aclosing((_message if whole else _chunks)(answer, pieces)) as chunks:
                     yield chunks
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await response.aclose()
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[None]:
@@ -164,25 +164,6 @@ class OpenAIModel:
 
     def _hide_key(self, body: bytes) -> bytes:
         return body.replace(self._key.encode(), b"***") if self._key else body
-
-    async def _chunks(self, response: httpx2.Response) -> AsyncGenerator[Chunk]:
-        answer = ChatStream(self._new_id)
-        if response.headers.get("content-type", "").startswith("application/json"):
-            for chunk in answer.feed(_json(await _read(response, _MAX_LINE))):
-                yield chunk
-            for chunk in answer.close(done=True):
-                yield chunk
-            return
-        done = False
-        async with aclosing(_server_events(response)) as events:
-            async for event in events:
-                if event.data == "[DONE]":
-                    done = True
-                    break
-                for chunk in answer.feed(_json_of(event)):
-                    yield chunk
-        for chunk in answer.close(done=done):
-            yield chunk
 
 
 class _Shared:
@@ -253,6 +234,14 @@ def _configured_key(base_url: str) -> str | None:
     return None
 
 
+def _checked_key(key: str | None) -> str | None:
+    """The key without blanks around it; one that no header can carry is refused, unquoted."""
+    key = (key or "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise InvalidModel("expected a key of printable ASCII characters")
+    return key or None
+
+
 def _checked_url(base_url: str) -> str:
     """The address without a slash at its end.
 
@@ -291,35 +280,72 @@ async def _send(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
         yield b"".join(small)
 
 
-async def _server_events(response: httpx2.Response) -> AsyncGenerator[ServerEvent]:
+@asynccontextmanager
+async def _pieces(response: httpx2.Response) -> AsyncGenerator[AsyncIterator[bytes]]:
+    """The body as it arrives; leaving closes the response, and the connection if more was to come.
+
+    httpx2's iterators are generators within generators, of which only the outermost can be closed.
+    With the response closed there is nothing to read, so running on ends them all.
+    """
+    pieces = response.aiter_bytes()
+    try:
+        yield pieces
+    finally:
+        with anyio.CancelScope(shield=True):
+            await response.aclose()
+            with suppress(httpx2.HTTPError, httpx2.StreamError):
+                async for _ in pieces:
+                    pass
+
+
+async def _chunks(answer: ChatStream, pieces: AsyncIterator[bytes]) -> AsyncGenerator[Chunk]:
+    """The chunks of an event stream."""
     decoder = SseDecoder()
-    with _transport_errors():
-        async with aclosing(response.aiter_bytes()) as pieces:
-            async for piece in pieces:
-                for event in decoder.feed(piece):
-                    yield event
-                if decoder.waiting > _MAX_LINE:
-                    raise transport_failure(f"a line of more than {_MAX_LINE} bytes")
+    while not answer.done and (piece := await _next(pieces)) is not None:
+        for event in decoder.feed(piece):
+            for chunk in answer.feed(_json_of(event)):
+                yield chunk
+        if decoder.waiting > _MAX_LINE:
+            raise transport_failure(f"a line of more than {_MAX_LINE} bytes")
     for event in decoder.close():
-        yield event
+        for chunk in answer.feed(_json_of(event)):
+            yield chunk
+    for chunk in answer.close():
+        yield chunk
+    # The connection can be used again if the server ends the answer, which it may forget.
+    with anyio.move_on_after(_END_S):
+        while await _next(pieces) is not None:
+            pass
 
 
-async def _read(response: httpx2.Response, limit: int = _MAX_ERROR) -> bytes:
+async def _message(answer: ChatStream, pieces: AsyncIterator[bytes]) -> AsyncGenerator[Chunk]:
+    """The chunks of a whole message, from a server that does not stream."""
+    for chunk in answer.feed(_json(await _read(pieces, _MAX_LINE))):
+        yield chunk
+    answer.done = True
+    for chunk in answer.close():
+        yield chunk
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes | None:
+    with _transport_errors():
+        return await anext(pieces, None)
+
+
+async def _read(pieces: AsyncIterator[bytes], limit: int) -> bytes:
     """The body, up to a limit: what comes after it is not read."""
     body = bytearray()
-    with _transport_errors():
-        async with aclosing(response.aiter_bytes()) as pieces:
-            async for piece in pieces:
-                body += piece
-                if len(body) > limit:
-                    break
+    while len(body) < limit and (piece := await _next(pieces)) is not None:
+        body += piece
     return bytes(body)
 
 
 def _json_of(event: ServerEvent) -> Any:
+    if event.data == DONE:
+        return DONE
     value = _json(event.data.encode())
     if event.name == "error" and not (isinstance(value, dict) and "error" in value):
-        return {"error": value or "no reason given"}
+        return dict[str, Any](error=value or "no reason given")
     return cast("Any", value)
 
 
