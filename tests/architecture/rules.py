@@ -35,7 +35,9 @@ EDGES: Mapping[str, frozenset[str]] = {
     "server": frozenset({"stores.port"}),
     "stores": frozenset(),
     "sync": frozenset({"stores"}),
-    "testing": frozenset({"models.port", "models.scripted", "stores.port"}),
+    "testing": frozenset(
+        {"models.port", "models.scripted", "stores.memory", "stores.port", "stores.store"}
+    ),
 }
 
 # Edges that know other edges only when a name is asked for or a command runs, not when loaded.

@@ -1,0 +1,30 @@
+"""What turnlog offers to those who test a store, a model or a view of their own.
+
+`StoreConformance` and `StoreDifferential` are pytest classes that a backend's test file subclasses;
+they need the extra `turnlog[testing]`, so they are loaded when they are first asked for. The
+validators in `turnlog.testing.providers` need nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from turnlog.testing.conformance import Factory as Factory
+    from turnlog.testing.conformance import Handles as Handles
+    from turnlog.testing.conformance import StoreConformance as StoreConformance
+    from turnlog.testing.conformance import StoreDifferential as StoreDifferential
+
+__all__ = ["Factory", "Handles", "StoreConformance", "StoreDifferential"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        msg = f"module 'turnlog.testing' has no attribute {name!r}"
+        raise AttributeError(msg)
+    import pytest  # noqa: PLC0415 - an extra
+
+    suite = "turnlog.testing.conformance"
+    pytest.register_assert_rewrite(suite)  # so that a failed test says what it compared
+    return getattr(import_module(suite), name)
