@@ -692,6 +692,8 @@ class SessionHeader(Record, frozen=True):
         source_format: what the seed was imported from, e.g. "dsh/v4".
         source_length: how many leading events are the source's own (at most `seed_length`).
         source: a foreign header, verbatim.
+        source_damage: what could not be read of the source: {reason, firstSeq?, lastSeq?, offset?,
+            length?, place?, bytes?} each, `bytes` in base64 and perhaps cut off.
     """
 
     format: ClassVar[str] = FORMAT
@@ -705,6 +707,7 @@ class SessionHeader(Record, frozen=True):
     source_format: str | None = None
     source_length: int | None = None
     source: dict[str, Any] | None = None
+    source_damage: tuple[dict[str, Any], ...] | None = None
     extra: Extra = extra_field()
 
     def to_dict(self) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from turnlog.errors import (
 )
 from turnlog.events import (
     AnyEvent,
+    DamageAcknowledged,
     Event,
     EventType,
     Replace,
@@ -396,6 +397,25 @@ class SessionLog:
         elif self._calls and event.type == "assistant/message" and event.message is not None:
             for call in event.message.tool_calls:
                 self._calls.pop(call.id, None)  # the id is used again: another call
+
+
+def unacknowledged(log: SessionLog) -> list[Damage]:
+    """The damage that no `session/damage-acknowledged` covers."""
+    if not log.damage:
+        return []
+    accepted: list[tuple[object, ...]] = []
+    for event in log.events:
+        if event.type == "session/damage-acknowledged" and type(event.data) is DamageAcknowledged:
+            accepted += [
+                _key(r.get("firstSeq"), r.get("lastSeq"), r.get("offset"), r.get("place"))
+                for r in event.data.ranges
+            ]
+    return [d for d in log.damage if _key(d.first_seq, d.last_seq, d.offset, d.place) not in accepted]
+
+
+def _key(first: object, last: object, offset: object, place: object) -> tuple[object, ...]:
+    """What damage is known by: its seqs, which a fork keeps, or else its bytes."""
+    return (offset, place) if first is None else (first, last)
 
 
 def _missing_op(event: AnyEvent) -> MissingSurfaceOp:

@@ -8,6 +8,7 @@ from typing import Any
 from turnlog import jsontext
 from turnlog.content import Message
 from turnlog.events import AnyEvent, SessionHeader, SessionTitle
+from turnlog.stores.loading import source_damage, unfinished
 from turnlog.stores.port import SessionInfo
 from turnlog.upcasts import reread
 
@@ -17,7 +18,16 @@ TITLE_LENGTH = 80
 class InfoFold:
     """The listing's line, incrementally; only message, title and turn events are looked into."""
 
-    __slots__ = ("_prompt", "_title", "_turn", "header", "last_activity", "messages", "next_seq")
+    __slots__ = (
+        "_accepted",
+        "_prompt",
+        "_title",
+        "_turn",
+        "header",
+        "last_activity",
+        "messages",
+        "next_seq",
+    )
 
     def __init__(self, header: SessionHeader, state: dict[str, Any] | None = None) -> None:
         self.header = header
@@ -28,6 +38,7 @@ class InfoFold:
         self._title: str = state.get("title", "")
         self._prompt: str = state.get("prompt", "")
         self._turn: bool = state.get("turn", False)
+        self._accepted: bool = state.get("accepted", False)
 
     def state(self) -> dict[str, Any]:
         """What `__init__` takes to go on from here."""
@@ -38,6 +49,7 @@ class InfoFold:
             "title": self._title,
             "prompt": self._prompt,
             "turn": self._turn,
+            "accepted": self._accepted,
         }
 
     def add(self, events: Iterable[AnyEvent]) -> None:
@@ -55,6 +67,8 @@ class InfoFold:
                 self._turn = True
             elif kind == "turn/end":
                 self._turn = False
+            elif kind == "session/damage-acknowledged":
+                self._accepted = True
             elif kind == "session/title" and type(event.data) is SessionTitle:
                 self._title = one_line(event.data.title)
         if event is not None:
@@ -64,6 +78,7 @@ class InfoFold:
     def info(self, *, size: int | None = None, problem: str | None = None) -> SessionInfo:
         """The line."""
         header = self.header
+        problem = problem or (None if self._accepted else self._imported_damage())
         health = "damaged" if problem else "open" if self._turn else "ok"
         return SessionInfo(
             id=header.id,
@@ -78,6 +93,16 @@ class InfoFold:
             source_format=header.source_format,
             problem=problem,
         )
+
+    def _imported_damage(self) -> str | None:
+        damage = source_damage(self.header)
+        tail = [
+            d.last_seq for d in damage if d.last_seq is not None and d.first_seq == self.next_seq
+        ]
+        missing = unfinished(self.header, max(tail, default=self.next_seq - 1) + 1)
+        if missing is not None:
+            return missing.reason
+        return f"{damage[0].reason} in what was imported" if damage else None
 
 
 def _first_line(data: Any) -> str:

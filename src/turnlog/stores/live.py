@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -11,13 +13,18 @@ from turnlog import _ambient, jsontext
 from turnlog.codec import encode_lines
 from turnlog.content import Message
 from turnlog.errors import DamagedSession, ForkedProcess, ReadOnly
-from turnlog.events import AnyEvent
-from turnlog.log import SessionLog
+from turnlog.events import SEED_END, AnyEvent, EndReason, EndSeed
+from turnlog.log import SessionLog, unacknowledged
+from turnlog.repair import closers
 from turnlog.session import Session
-from turnlog.stores.loading import range_of, unacknowledged
-from turnlog.stores.port import SessionEventStore
+from turnlog.stores.loading import range_of
+from turnlog.stores.port import Queued, SessionEventStore
 from turnlog.stores.writer import Outbox, Writer
 from turnlog.views.sequence import MessageList
+
+
+class _Fits(Exception):
+    """An event was tried and would be taken; nothing was changed."""
 
 
 class StoredSession(Session):
@@ -41,18 +48,78 @@ class StoredSession(Session):
 
     def _put(self, event: AnyEvent) -> None:
         """Queue an event before it enters the log; raising refuses it."""
+        self._check_writable(event.type)
+        if self._writer is not None and self._outbox is not None:
+            self._writer.put(self._outbox, event)
+
+    def _check_writable(self, type_name: str) -> None:
         if self._writer is None or self._outbox is None:
             msg = f"session {self.id!r} was opened for reading: open it with store.session(…)"
             raise ReadOnly(msg)
         self._check_process()
-        if self._blocked and event.type != "session/damage-acknowledged":
+        if self._blocked and type_name != "session/damage-acknowledged":
             first = unacknowledged(self._log)[0]
             msg = (
                 f"session {self.id!r} is damaged ({first.reason}): it can be read; to write on, "
                 "acknowledge_damage() or `turnlog repair --accept-damage`"
             )
             raise DamagedSession(msg)
-        self._writer.put(self._outbox, event)
+
+    if not TYPE_CHECKING:  # for type checkers, the overloads of `Session.append` hold here too
+
+        def append(self, type, data, *, surface_op=None, source_event_seqs=None):  # noqa: A002, ANN001, ANN201
+            """As `Session.append`; an imported seed is ended by its first native event."""
+            if self.seed_is_open and type != SEED_END:
+                self._end_import(type, data, surface_op, source_event_seqs)
+            return super().append(
+                type, data, surface_op=surface_op, source_event_seqs=source_event_seqs
+            )
+
+    def _end_import(self, *event: Any) -> None:
+        """`session/end-seed` and repair's closers, unless the event to come would be refused."""
+        type_name, data, surface_op, source_event_seqs = event
+        with self._lock:
+            if not self.seed_is_open or self._publishing:
+                return
+            try:
+                self._log.admit(
+                    type_name,
+                    data,
+                    time=0,
+                    surface_op=surface_op,
+                    source_event_seqs=source_event_seqs,
+                    commit=self._try,
+                )
+            except _Fits:
+                self.end_seed("interrupted")
+
+    def _try(self, event: AnyEvent) -> None:
+        self._check_writable(event.type)
+        raise _Fits
+
+    def repair(
+        self, *, reason: str = "interrupted", end: EndReason | None = None
+    ) -> list[AnyEvent]:
+        """As `Session.repair`; an imported seed that lacks something is ended first.
+
+        What is not lacking in an import is left alone: opening it changes nothing.
+        """
+        with self._lock:
+            added: list[AnyEvent] = []
+            log = self._log
+            if self.seed_is_open:
+                on_surface = log.surface.__contains__
+                if not closers(
+                    log.header,
+                    log.events,
+                    log.next_seq,
+                    on_surface=on_surface,
+                    reason=reason,
+                    end=end,
+                ):
+                    return []
+                added = [self.append(SEED_END, EndSeed(inherited=True))]
+            return added + super().repair(reason=reason, end=end)
 
     def _check_process(self) -> None:
         if _ambient.process_id() != self._pid:
@@ -61,6 +128,11 @@ class StoredSession(Session):
                 "must open its own store"
             )
             raise ForkedProcess(msg)
+
+    @property
+    def seed_is_open(self) -> bool:
+        """Whether it was imported, and nothing native has been appended yet."""
+        return self.header.seed_length == self._log.next_seq and self._outbox is not None
 
     @property
     def writable(self) -> bool:
@@ -84,6 +156,15 @@ class StoredSession(Session):
         if self._writer is not None:
             await self._writer.room()
 
+    async def commands(self) -> list[Queued]:
+        """What waits in the session's inbox, in order of posting."""
+        return await self._backend.inbox(self.id)
+
+    async def accept(self, positions: Sequence[int]) -> None:
+        """Take commands out of the inbox: after their `inbox/accepted` was flushed."""
+        if self._outbox is not None:
+            await self._backend.accept(self._outbox.claim, positions)
+
     @property
     def durable_seq(self) -> int:
         """Every event with a smaller seq is durable."""
@@ -96,9 +177,12 @@ class StoredSession(Session):
             if not lost:
                 return None
             ranges = [range_of(damage) for damage in lost]
-            event = self.append("session/damage-acknowledged", {"ranges": ranges})
-            self._blocked = False
-            return event
+            self._blocked = False  # what ends an imported seed comes before the event
+            try:
+                return self.append("session/damage-acknowledged", {"ranges": ranges})
+            except BaseException:
+                self._blocked = True
+                raise
 
     async def detach(self, path: str | Path) -> Path:
         """Save the whole log, what no store took included, as one JSONL file; returns its path.

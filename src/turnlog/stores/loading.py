@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from turnlog.errors import AdmissionError
-from turnlog.events import DamageAcknowledged
+from turnlog.events import SessionHeader
 from turnlog.log import Damage, SessionLog
 from turnlog.stores.port import Stored
 
 
 def build_log(stored: Stored) -> SessionLog:
-    """The log of a stored session; never raises for a bad record, which becomes damage."""
-    log = SessionLog(stored.header)
-    holes = [hole for hole in stored.damage if hole.first_seq is not None]
-    log.damage.extend(hole for hole in stored.damage if hole.first_seq is None)
-    at = 0
+    """The log of a stored session; never raises for a bad record, which becomes damage.
+
+    Damage is what the backend could not read, what the source of an import had lost already, and
+    what lacks because an import or a fork was interrupted.
+    """
+    header = stored.header
+    log = SessionLog(header)
+    holes: dict[int, Damage] = {}
+    for damage in (*stored.damage, *source_damage(header)):
+        first, last = damage.first_seq, damage.last_seq
+        if first is None or last is None:
+            log.damage.append(damage)
+        elif first not in holes or last >= (holes[first].last_seq or first):
+            holes[first] = damage
     for event in stored.events:
-        while event.seq > log.next_seq:
-            if at < len(holes) and holes[at].first_seq == log.next_seq:
-                log.lose(holes[at])
-                at += 1
-            else:
-                log.lose(Damage("records are missing", log.next_seq, event.seq - 1))
+        if event.seq > log.next_seq:
+            _lose(log, event.seq, holes)
         try:
             log.load(event)
         except AdmissionError as error:
@@ -28,28 +35,41 @@ def build_log(stored: Stored) -> SessionLog:
                 log.lose(Damage(f"breaks a rule: {error}", event.seq, event.seq))
             else:
                 log.damage.append(Damage(f"breaks a rule: {error}"))
-    for hole in holes[at:]:
-        if hole.first_seq == log.next_seq:
-            log.lose(hole)
-        else:
-            log.damage.append(hole)
+    while (hole := holes.pop(log.next_seq, None)) is not None:
+        log.lose(hole)
+    missing = unfinished(header, log.next_seq)
+    if missing is not None:
+        log.lose(missing)
     return log
 
 
-def unacknowledged(log: SessionLog) -> list[Damage]:
-    """The damage that no `session/damage-acknowledged` covers."""
-    accepted: set[tuple[object, object, object, object]] = set()
-    for event in log.events:
-        if event.type == "session/damage-acknowledged" and type(event.data) is DamageAcknowledged:
-            accepted.update(
-                (r.get("firstSeq"), r.get("lastSeq"), r.get("offset"), r.get("place"))
-                for r in event.data.ranges
-            )
-    return [d for d in log.damage if _key(d) not in accepted]
+def _lose(log: SessionLog, upto: int, holes: dict[int, Damage]) -> None:
+    """Lose the seqs before `upto`, each for the reason that is known."""
+    while log.next_seq < upto:
+        first = log.next_seq
+        hole = holes.pop(first, None)
+        if hole is None:
+            last = min([seq for seq in holes if first < seq < upto], default=upto) - 1
+            log.lose(Damage("records are missing", first, last))
+        elif (hole.last_seq or first) < upto:
+            log.lose(hole)
+        else:
+            log.lose(msgspec.structs.replace(hole, last_seq=upto - 1))
 
 
-def _key(damage: Damage) -> tuple[object, object, object, object]:
-    return damage.first_seq, damage.last_seq, damage.offset, damage.place
+def unfinished(header: SessionHeader, next_seq: int) -> Damage | None:
+    """What an import or a fork that was interrupted still lacks of its seed, else None."""
+    seed = header.seed_length or 0
+    if next_seq >= seed:
+        return None
+    what = "import" if header.source_format else "fork"
+    reason = f"the {what} was interrupted at {next_seq} of {seed} events: {what} it again"
+    return Damage(reason, next_seq, seed - 1)
+
+
+def source_damage(header: SessionHeader) -> list[Damage]:
+    """What could not be read of the source that a session was imported from."""
+    return [_damage_of(wire) for wire in header.source_damage or ()]
 
 
 def range_of(damage: Damage) -> dict[str, object]:
@@ -63,3 +83,24 @@ def range_of(damage: Damage) -> dict[str, object]:
         "reason": damage.reason,
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _damage_of(wire: dict[str, object]) -> Damage:
+    """The inverse of `range_of`; a field that is not what it must be counts as absent."""
+
+    def integer(key: str) -> int | None:
+        value = wire.get(key)
+        return value if type(value) is int and value >= 0 else None
+
+    first, last = integer("firstSeq"), integer("lastSeq")
+    if first is None or last is None or last < first:
+        first = last = None
+    reason, place = wire.get("reason"), wire.get("place")
+    return Damage(
+        reason if isinstance(reason, str) else "damaged",
+        first,
+        last,
+        integer("offset"),
+        integer("length"),
+        place if isinstance(place, str) else None,
+    )

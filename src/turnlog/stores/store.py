@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain, count, islice
 from types import TracebackType
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import anyio
+import msgspec
 
 from turnlog import _ambient
 from turnlog.commands import Command, with_id
 from turnlog.errors import (
     ImportConflict,
+    InvalidHeader,
     NoSuchSession,
     SessionExists,
     StoreClosed,
     StoreError,
     WriteFailed,
 )
-from turnlog.events import SEED_END, AnyEvent, SessionHeader
-from turnlog.log import Damage
+from turnlog.events import AnyEvent, SessionHeader
 from turnlog.stores.live import StoredSession
 from turnlog.stores.loading import build_log
 from turnlog.stores.port import (
     Batch,
-    Claim,
     Durability,
     Owner,
     Queued,
@@ -38,7 +39,10 @@ from turnlog.upcasts import reread
 
 CLOSE_DEADLINE = 10.0
 TAIL_POLL = 1.0
-IMPORT_BATCH = 5_000
+IMPORT_BATCH = 5_000  # events
+IMPORT_BYTES = 8 * 1024 * 1024
+
+Adopted: TypeAlias = Literal["imported", "extended", "identical", "skipped"]
 
 
 class Inbox:
@@ -128,6 +132,9 @@ class Store:
     ) -> AsyncIterator[StoredSession]:
         """Own a session: its one writer, repaired if it was interrupted.
 
+        An imported session is left as it is until its first native event, which
+        `session/end-seed` and what repair has to say precede.
+
         Leaving flushes, also when cancelled, within a deadline, and gives the session back.
 
         Args:
@@ -150,10 +157,10 @@ class Store:
         outbox = None
         try:
             log = build_log(await self.backend.load(session_id))
-            outbox = writer.attach(claim, log.next_seq)
+            outbox = writer.attach(claim, await self.backend.next_seq(session_id))
             session = StoredSession(log, self.backend, writer, outbox)
-            if session.writable:
-                self._make_whole(session)
+            if session.writable and not session.seed_is_open:
+                session.repair()
                 await session.flush()
             try:
                 yield session
@@ -168,15 +175,6 @@ class Store:
                 writer.detach(outbox)
             with anyio.CancelScope(shield=True):
                 await self.backend.release(claim)
-
-    @staticmethod
-    def _make_whole(session: StoredSession) -> None:
-        """End an imported seed on its first native use, else repair what was interrupted."""
-        seed = session.header.seed_length
-        if seed is not None and session.next_seq == seed:
-            session.end_seed("interrupted")
-        else:
-            session.repair()
 
     async def _ensure(
         self, session_id: str, create: bool | Literal["only"], cwd: str | None
@@ -197,83 +195,127 @@ class Store:
     def _owner() -> Owner:
         return Owner(_ambient.process_id(), socket.gethostname(), _ambient.clock())
 
-    async def fork(self, session_id: str, *, at: int | None = None, new_id: str | None = None) -> str:
+    async def fork(
+        self, session_id: str, *, at: int | None = None, new_id: str | None = None
+    ) -> str:
         """A durable child that shares the log up to and including event `at`; returns its id.
 
         The parent does not change and need not be free.
+
+        Args:
+            session_id: the parent.
+            at: the last event that is shared; by default the last one there is.
+            new_id: the child's id; a new one when left out.
 
         Raises:
             NoSuchSession, SessionExists, NoSuchEvent: as they say.
         """
         parent = await self.read(session_id)
+        if at is None and len(parent):
+            at = parent.events[-1].seq
         child = parent.fork(at, new_id)
-        await self._store_new(child.header, child.events)
+        await self.backend.create(child.header)
+        await self._fill(child.id, child.events)
         return child.id
-
-    async def _store_new(self, header: SessionHeader, events: Iterable[AnyEvent]) -> None:
-        await self.backend.create(header)
-        claim = await self.backend.claim(header.id, self._owner())
-        try:
-            await self._commit(claim, list(events))
-        finally:
-            await self.backend.release(claim)
-
-    async def _commit(self, claim: Claim, events: list[AnyEvent]) -> None:
-        for i in range(0, len(events), IMPORT_BATCH):
-            (error,) = await self.backend.commit([Batch(claim, events[i : i + IMPORT_BATCH])])
-            if error is not None:
-                raise error
 
     async def adopt(
         self,
         header: SessionHeader,
-        events: list[AnyEvent],
+        events: Iterable[AnyEvent],
         *,
-        damage: Iterable[Damage] = (),
         on_conflict: Literal["error", "skip", "rename"] = "error",
-    ) -> tuple[str, Literal["imported", "extended", "identical", "skipped"]]:
+    ) -> tuple[str, Adopted]:
         """Take a session that was made elsewhere; returns its id and what was done.
 
-        The same id again: identical is left alone; a longer one extends it while nothing native
-        was appended; anything else is a conflict.
+        "imported": it is new here, or an import that was interrupted is now complete.
+        "extended": it was here, the source has more by now, and nothing native was appended.
+        "identical": it was here. "skipped": something else was here, and was left alone.
+
+        The session is created first and filled in batches; until its seed is whole it is damaged,
+        and importing it again goes on where it stopped.
+
+        Args:
+            header: with `seed_length`, the next seq after all of the source.
+            events: the source's, in order of seq; those left out were lost. Iterated once or twice,
+                so no iterator.
+            on_conflict: "rename" takes the first free of `id-2`, `id-3` …
 
         Raises:
             ImportConflict: the id is taken by something else, and `on_conflict` is "error".
+            SessionInUse: it would be extended, but another process owns it.
         """
-        session_id = header.id
-        if await self.backend.exists(session_id):
-            done = await self._extend(header, events)
+        header.check()
+        if header.seed_length is None:
+            msg = "expected a header with the seed_length of what is imported"
+            raise InvalidHeader(msg)
+        done = await self._adopt(header, events)
+        if done is not None:
+            return header.id, done
+        if on_conflict == "skip":
+            return header.id, "skipped"
+        if on_conflict == "error":
+            msg = (
+                f"session {header.id!r} exists in {self.url} and holds something else: "
+                "import with --on-conflict rename or skip"
+            )
+            raise ImportConflict(msg)
+        for number in count(2):
+            renamed = msgspec.structs.replace(header, id=f"{header.id}-{number}")
+            done = await self._adopt(renamed, events)
             if done is not None:
-                return session_id, done
-            if on_conflict == "skip":
-                return session_id, "skipped"
-            if on_conflict == "error":
-                msg = (
-                    f"session {session_id!r} exists in {self.url} and holds something else: "
-                    "import with --on-conflict rename or skip"
-                )
-                raise ImportConflict(msg)
-            session_id = f"{session_id}-{_ambient.new_id()[-8:]}"
-            header = SessionHeader.from_dict({**header.to_dict(), "id": session_id})
-        del damage  # gaps between seqs say what is missing
-        await self._store_new(header, events)
-        return session_id, "imported"
+                return renamed.id, done
+        raise AssertionError  # pragma: no cover - `count` never ends
 
-    async def _extend(
-        self, header: SessionHeader, events: list[AnyEvent]
-    ) -> Literal["extended", "identical"] | None:
+    async def _adopt(self, header: SessionHeader, events: Iterable[AnyEvent]) -> Adopted | None:
+        """Import under this id; None when it holds something else."""
+        try:
+            await self.backend.create(header)
+        except SessionExists:
+            return await self._continue(header, events)
+        await self._fill(header.id, events)
+        return "imported"
+
+    async def _continue(self, header: SessionHeader, events: Iterable[AnyEvent]) -> Adopted | None:
+        """Leave the stored session as it is, or append what the source has beyond it."""
         stored = await self.backend.load(header.id)
-        have = stored.events
-        same = stored.header.source == header.source and stored.header.source_format == (
-            header.source_format
-        )
-        if not same or len(have) > len(events) or list(have) != events[: len(have)]:
+        old, seed = stored.header, stored.header.seed_length
+        if seed is None or old.source_format != header.source_format:
             return None
-        if any(event.type == SEED_END for event in have[(header.source_length or 0) :]):
-            return None
-        if len(have) == len(events):
+        native = bool(stored.events) and stored.events[-1].seq >= seed
+        coming = iter(events)
+        for event in stored.events:
+            if event.seq < seed and not _same(event, next(coming, None)):
+                return None
+        rest = list(islice(coming, 1))
+        if not rest and header.seed_length == seed:
             return "identical"
-        return None
+        if native or (header.seed_length or 0) < seed:
+            return None
+        at = await self.backend.next_seq(header.id)
+        await self._fill(header.id, chain(rest, coming), at=at, header=header)
+        return "extended" if header.seed_length != seed else "imported"
+
+    async def _fill(
+        self,
+        session_id: str,
+        events: Iterable[AnyEvent],
+        *,
+        at: int = 0,
+        header: SessionHeader | None = None,
+    ) -> None:
+        """Append to a session that ends before seq `at`, under a new header if one is given."""
+        claim = await self.backend.claim(session_id, self._owner())
+        try:
+            if header is not None:
+                await self.backend.reseed(claim, header)
+            for batch in _batches(events):
+                (error,) = await self.backend.commit([Batch(claim, batch, at)])
+                if error is not None:
+                    raise error
+                at = batch[-1].seq + 1
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.backend.release(claim)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -318,6 +360,25 @@ class Store:
     async def pending(self) -> list[str]:
         """The sessions whose inbox holds a prompt, the longest waiting first."""
         return await self.backend.pending()
+
+
+def _batches(events: Iterable[AnyEvent]) -> Iterator[list[AnyEvent]]:
+    """Events in the portions in which an import is committed."""
+    batch: list[AnyEvent] = []
+    size = 0
+    for event in events:
+        batch.append(event)
+        size += len(event.raw)
+        if len(batch) >= IMPORT_BATCH or size >= IMPORT_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _same(mine: AnyEvent, other: AnyEvent | None) -> bool:
+    """Whether an event is the same, down to the bytes of its payload."""
+    return other is not None and mine.raw == other.raw and mine == other
 
 
 __all__ = ["Inbox", "Store", "StoreError"]

@@ -69,7 +69,7 @@ class Writer:
     # -- appending -----------------------------------------------------------------------------
 
     def attach(self, claim: Claim, next_seq: int) -> Outbox:
-        """An outbox for a session that was claimed."""
+        """An outbox for a session that was claimed; `next_seq` is the stored one."""
         outbox = Outbox(claim, next_seq)
         with self._lock:
             self._outboxes[id(outbox)] = outbox
@@ -194,7 +194,7 @@ class Writer:
         """Commit what is due, once."""
         with self._lock:
             due = [
-                (outbox, Batch(outbox.claim, outbox.pending[:MAX_BATCH]))
+                (outbox, Batch(outbox.claim, outbox.pending[:MAX_BATCH], outbox.durable))
                 for outbox in self._outboxes.values()
                 if outbox.pending and outbox.error is None and outbox.lost is None
             ]
@@ -226,7 +226,7 @@ class Writer:
                 del outbox.pending[:count]
                 outbox.bytes -= size
                 self._bytes -= size
-            outbox.durable = batch.events[-1].seq + 1
+            outbox.durable = batch.next_seq
         elif isinstance(error, StaleWriter):
             outbox.lost = error
         else:
