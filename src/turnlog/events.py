@@ -361,6 +361,9 @@ class SessionErased(Record, frozen=True):
 SEED_END: Final = "session/end-seed"
 
 
+_MESSAGE_PAYLOADS: Final = frozenset({Message, AssistantMessage, ToolResult, SystemMessage})
+
+
 class EventType:
     """One event type: how its payload is read, and whether it may enter the surface.
 
@@ -370,9 +373,11 @@ class EventType:
         seq_fields: dotted wire paths of payload fields that hold seqs (`message.seqs`).
         codec: reads and admits typed payloads; None means plain JSON.
         free: the payload has parts of any shape, so integers and depth are checked.
+        has_message: the payload is a message, or carries one.
+        tracks_calls: a `tool/result` will have to cite events of this type.
     """
 
-    __slots__ = ("codec", "free", "name", "payload", "seq_fields", "surface")
+    __slots__ = ("codec", "free", "has_message", "name", "payload", "seq_fields", "surface", "tracks_calls")
 
     def __init__(
         self,
@@ -389,6 +394,8 @@ class EventType:
         self.seq_fields = tuple(seq_fields)
         self.codec = None if payload is None else Codec(payload)
         self.free = free
+        self.has_message = payload in _MESSAGE_PAYLOADS
+        self.tracks_calls = name in ("tool/call", "tool/settled")
 
     def __repr__(self) -> str:
         return f"EventType({self.name!r})"
@@ -400,13 +407,12 @@ class EventType:
             PayloadError: not JSON, not this type's shape, too large, too deep.
         """
         codec = self.codec
-        if codec is not None and type(data) is codec.cls:
-            raw, snapshot = codec.admit(data, seq)
-            if self.free and jsontext.suspicious(raw):
+        if codec is not None and type(data) is self.payload:
+            admitted = codec.admit(data, seq)
+            raw = admitted[0]
+            if len(raw) > jsontext.MAX_BYTES or (self.free and jsontext.suspicious(raw)):
                 jsontext.check_bytes(raw, seq=seq)
-            elif len(raw) > jsontext.MAX_BYTES:
-                jsontext.check_size(raw, seq)
-            return raw, snapshot
+            return admitted
         if isinstance(data, msgspec.Struct):
             if codec is not None:
                 msg = f"expected {codec.cls.__name__} or a dict, got {type(data).__name__}"
@@ -511,6 +517,10 @@ def unregister_event_type(name: str) -> None:
 def event_type(name: str) -> EventType | None:
     """The core or registered type of that name."""
     return _types.get(name)
+
+
+#: `event_type` without the call: for the one place that runs for every append.
+EVENT_TYPES: Final[Mapping[str, EventType]] = _types
 
 
 #: The core types that are log-only: they carry neither `surface_op` nor `source_event_seqs`.
@@ -671,11 +681,14 @@ class Event(msgspec.Struct, Generic[D], frozen=True, eq=False, gc=False):
             return False
         return self.to_dict() == other.to_dict()
 
+    def __ne__(self, other: object) -> bool:  # a struct's own compares identities
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((self.type, self.seq, self.time))
 
 
-_CARRIERS: Final = frozenset({AssistantMessage, ToolResult, SystemMessage})
+_CARRIERS: Final = _MESSAGE_PAYLOADS - {Message}
 AnyEvent: TypeAlias = Event[Any]
 
 
