@@ -105,18 +105,13 @@ class _Said:
     """What an error body says, whichever of the usual shapes it has."""
 
     def __init__(self, value: Any, raw: Any) -> None:
-        outer: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-        error: Any = outer.get("error", outer)
-        inner: dict[str, Any] = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-        told: tuple[Any, ...] = (
-            inner.get("message"),
-            inner.get("detail"),
-            outer.get("message"),
-            error,
-        )
-        message: Any = next((text for text in told if isinstance(text, str) and text), None)
-        if not isinstance(message, str):
-            message = raw.decode(errors="replace") if isinstance(raw, bytes) else ""
+        outer = _dict(value)
+        error = outer.get("error", value)
+        inner = _dict(error)
+        told = [inner.get("message"), inner.get("detail"), outer.get("message"), error, raw]
+        message = next((text for text in told if isinstance(text, (str, bytes)) and text), "")
+        if isinstance(message, bytes):
+            message = message.decode(errors="replace")
         self.message = " ".join(message.split())
         self.type = _text(inner.get("type"))
         self.code = _text(inner.get("code"))
@@ -188,6 +183,10 @@ def _json(raw: bytes) -> Any:
         return jsontext.decode(raw)
     except ValueError:
         return None
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _text(value: Any) -> str:

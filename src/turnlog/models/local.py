@@ -88,7 +88,12 @@ class LocalModel:
         if self._served is None or self._served[0] != os.getpid():
             url, key = await anyio.to_thread.run_sync(_serve, self._weights, self.context_window)
             model = OpenAIModel(
-                self.provider, self.model, url, api_key=key, context_window=self.context_window
+                self.provider,
+                self.model,
+                url,
+                api_key=key,
+                context_window=self.context_window,
+                keep_connections=False,  # its server may hang up on one that is used again
             )
             self._served = (os.getpid(), model)
         return self._served[1]

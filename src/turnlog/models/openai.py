@@ -52,7 +52,7 @@ _WINDOWS: Final = (
     ("deepseek-", 131_072),
 )
 _CONNECT_S: Final = 30.0
-_KEEP_S: Final = 60.0
+_KEEP_S: Final = 15.0
 _END_S: Final = 1.0
 _PIECE: Final = 256 * 1024
 _MAX_LINE: Final = 64 * 1024 * 1024
@@ -70,11 +70,12 @@ class OpenAIModel:
         encoder: the dialect of the bodies it takes.
         context_window: in tokens, where known.
         native_tools: whether the server understands `tools`.
+        keep_connections: whether `connected` keeps them; without, each stream makes its own.
         idle_timeout: seconds without a byte after which an answer is given up.
         new_id: names tool calls that the server left without an id.
     """
 
-    def __init__(  # noqa: PLR0913 - two rarely needed ones have defaults
+    def __init__(  # noqa: PLR0913 - most of them rarely needed ones have defaults
         self,
         provider: str,
         model: str,
@@ -85,6 +86,7 @@ class OpenAIModel:
         encoder: str = "openai@1",
         context_window: int | None = None,
         native_tools: bool = True,
+        keep_connections: bool = True,
         idle_timeout: float = 600.0,
         new_id: Callable[[], str] = _ambient.new_id,
     ) -> None:
@@ -97,6 +99,11 @@ class OpenAIModel:
         self._url = f"{_checked_url(base_url)}/chat/completions"
         self._key = _checked_key(api_key)
         self._timeout = httpx2.Timeout(idle_timeout, connect=_CONNECT_S, pool=None)
+        self._limits = httpx2.Limits(
+            max_connections=None,
+            max_keepalive_connections=None if keep_connections else 0,
+            keepalive_expiry=_KEEP_S,
+        )
         self._new_id = new_id
         self._shared: RunVar[_Shared | None] = RunVar(f"turnlog {self.name}", None)
 
@@ -148,8 +155,7 @@ class OpenAIModel:
     def _new_client(self) -> httpx2.AsyncClient:
         # A proxy of the environment is none for a server on this machine.
         local = _is_loopback(urlsplit(self._url).hostname or "")
-        limits = httpx2.Limits(max_connections=None, keepalive_expiry=_KEEP_S)
-        return httpx2.AsyncClient(timeout=self._timeout, limits=limits, trust_env=not local)
+        return httpx2.AsyncClient(timeout=self._timeout, limits=self._limits, trust_env=not local)
 
     def _request(self, client: httpx2.AsyncClient, pieces: Sequence[bytes]) -> httpx2.Request:
         headers = {

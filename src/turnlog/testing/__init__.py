@@ -2,7 +2,8 @@
 
 `StoreConformance` and `StoreDifferential` are pytest classes that a backend's test file subclasses;
 they need the extra `turnlog[testing]`, so they are loaded when they are first asked for. The
-validators in `turnlog.testing.providers` need nothing.
+validators in `turnlog.testing.providers` and `ScriptedModel`, with the steps of its answers, need
+nothing.
 """
 
 from __future__ import annotations
@@ -10,17 +11,34 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from turnlog.models.scripted import Call, End, Fail, Hang, ScriptedModel, Think, Used, Wait
+
 if TYPE_CHECKING:
     from turnlog.testing.conformance import Factory as Factory
     from turnlog.testing.conformance import Handles as Handles
     from turnlog.testing.conformance import StoreConformance as StoreConformance
     from turnlog.testing.conformance import StoreDifferential as StoreDifferential
 
-__all__ = ["Factory", "Handles", "StoreConformance", "StoreDifferential"]
+_SUITES = ("Factory", "Handles", "StoreConformance", "StoreDifferential")
+
+__all__ = [
+    "Call",
+    "End",
+    "Factory",
+    "Fail",
+    "Handles",
+    "Hang",
+    "ScriptedModel",
+    "StoreConformance",
+    "StoreDifferential",
+    "Think",
+    "Used",
+    "Wait",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _SUITES:
         msg = f"module 'turnlog.testing' has no attribute {name!r}"
         raise AttributeError(msg)
     import pytest  # noqa: PLC0415 - an extra
