@@ -1,0 +1,167 @@
+"""One request of a step: header, proof, stream, retries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import anyio
+
+from turnlog.agent.inbound import Inbound
+from turnlog.agent.state import loop_fold, seqs_range, system_node
+from turnlog.assembly import Assembly
+from turnlog.content import Failure, Message, Source, Text
+from turnlog.dialects import BodyEncoder
+from turnlog.errors import ModelError
+from turnlog.events import (
+    AssistantAttempt,
+    AssistantChunk,
+    AssistantMessage,
+    Event,
+    Header,
+    LlmRetry,
+    RequestContext,
+    RequestHeader,
+    RequestSent,
+    SystemMessage,
+)
+from turnlog.models.port import Model
+from turnlog.session import Session
+
+
+class Backoff(Protocol):
+    """How long to wait before a retry."""
+
+    def __call__(self, retry: int, failure: Failure) -> float:
+        """Milliseconds before retry number `retry` (from 1)."""
+        ...
+
+
+def backoff(retry: int, failure: Failure) -> float:
+    """The provider's own delay, else half a second doubled each time, at most half a minute."""
+    if failure.provider_retry_after_ms is not None:
+        return failure.provider_retry_after_ms
+    return min(500.0 * 2.0 ** (retry - 1), 30_000.0)
+
+
+class Asking:
+    """Asks the model on behalf of one turn."""
+
+    def __init__(  # noqa: PLR0913 - its surroundings
+        self,
+        session: Session,
+        inbound: Inbound,
+        model: Model,
+        encoder: BodyEncoder,
+        *,
+        retries: int,
+        delay: Backoff,
+        new_id: Callable[[], str],
+    ) -> None:
+        self._session = session
+        self._inbound = inbound
+        self._model = model
+        self._encoder = encoder
+        self._retries = retries
+        self._delay = delay
+        self._new_id = new_id
+
+    def log_header(self, header: Header, turn: int, step: int) -> Header:
+        """Log the header when it is not the one in force; returns it as logged.
+
+        System text that lives on the surface (imported logs) is replaced there, and the header
+        carries none.
+        """
+        session = self._session
+        node = system_node(session)
+        if node is not None:
+            self._replace_system(node, header.system or "", turn, step)
+            header = _without_system(header)
+        state = session.fold(loop_fold)
+        if state.header == header and state.header_is_ours:
+            return header
+        reason = "initial" if state.header is None else "change"
+        if state.header is not None and not state.header_is_ours:
+            reason = "resume"
+        session.append("request/header", RequestHeader(header, reason))
+        if self._model.context_window is not None:
+            context = RequestContext(
+                self._model.provider, self._model.model, self._model.context_window
+            )
+            session.append("request/context", context)
+        return header
+
+    def _replace_system(self, node: tuple[int, Message], system: str, turn: int, step: int) -> None:
+        seq, message = node
+        if message.text == system or not system:
+            return
+        text = Message(self._new_id(), "system", (Text(system),), Source("system-prompt"))
+        self._session.append(
+            "system/message",
+            SystemMessage(text, turn, step),
+            surface_op={"op": "replace", "start": seq, "end": seq},
+            source_event_seqs=[seq],
+        )
+
+    async def ask(self, header: Header, turn: int, step: int) -> Event[AssistantMessage]:
+        """Send the request, log what comes, and return the answer as logged.
+
+        A failed attempt is closed by `assistant/attempt`; what is retryable is tried again.
+
+        Raises:
+            ModelError: the last attempt failed; its `assistant/attempt` is logged.
+        """
+        attempt = 1
+        while True:
+            try:
+                return await self._attempt(header, turn, step, attempt)
+            except ModelError as error:
+                if not error.retryable or attempt > self._retries:
+                    raise
+                failure = error.failure
+            delay = self._delay(attempt, failure)
+            retry = LlmRetry(turn, step, attempt, delay, failure, self._retries)
+            self._session.append("llm/retry", retry)
+            await self._inbound.flush()
+            await anyio.sleep(delay / 1000)
+            attempt += 1
+
+    async def _attempt(
+        self, header: Header, turn: int, step: int, attempt: int
+    ) -> Event[AssistantMessage]:
+        session, model = self._session, self._model
+        body = self._encoder.encode(header, session.request_messages())
+        session.append(
+            "request/sent",
+            RequestSent("step", body.digest, model.encoder, model.name, turn, step, attempt),
+        )
+        await self._inbound.flush()  # logged means it may have been sent; unlogged is never sent
+        await self._inbound.room()
+        seqs: list[int] = []
+        built = Assembly()
+        try:
+            async with model.stream(body) as chunks:
+                async for chunk in chunks:
+                    data = AssistantChunk(turn, step, chunk, attempt)
+                    seqs.append(session.append("assistant/chunk", data).seq)
+                    built.add(chunk)
+        except ModelError as error:
+            first, last = (seqs[0], seqs[-1]) if seqs else (None, None)
+            session.append(
+                "assistant/attempt",
+                AssistantAttempt(turn, step, attempt, first, last, error.failure, built.usage),
+            )
+            raise
+        extra = None if built.replay_state is None else {"replayState": built.replay_state}
+        source = Source("model", model.provider, model.model, extra=extra)
+        message = Message(self._new_id(), "assistant", built.blocks(), source)
+        return session.append(
+            "assistant/message",
+            AssistantMessage(message, turn, step, built.usage),
+            surface_op="append",
+            source_event_seqs=seqs_range(seqs),
+        )
+
+
+def _without_system(header: Header) -> Header:
+    return Header(header.config, None, header.tools, header.extra)
