@@ -31,3 +31,10 @@ def report_observer(session_id: str, seq: int) -> None:
     logging.getLogger("turnlog").exception(
         "an observer of session %r failed at event %d", session_id, seq
     )
+
+
+def report_late_result(session_id: str, call_id: str) -> None:
+    """Tell the `turnlog` logger that a result came when its session took no more."""
+    logging.getLogger("turnlog").warning(
+        "session %r: the result of call %r came after the session was closed", session_id, call_id
+    )

@@ -339,7 +339,7 @@ class SessionExists(StoreError):
 class SessionInUse(StoreError):
     """Another live writer owns the session; `owner` says which, as far as is known."""
 
-    def __init__(self, message: str, *, owner: dict[str, Any] | None = None) -> None:
+    def __init__(self, message: str, *, owner: object = None) -> None:
         self.owner = owner
         super().__init__(message)
 
@@ -347,7 +347,7 @@ class SessionInUse(StoreError):
 class StaleWriter(StoreError):
     """The expected seq or the fencing token is not the store's: nothing was stored."""
 
-    def __init__(self, message: str, *, owner: dict[str, Any] | None = None) -> None:
+    def __init__(self, message: str, *, owner: object = None) -> None:
         self.owner = owner
         super().__init__(message)
 

@@ -15,7 +15,7 @@ from typing import Any, overload
 import msgspec
 
 from turnlog import jsontext
-from turnlog.content import Message, is_empty
+from turnlog.content import Message, Text, is_empty
 from turnlog.errors import (
     DuplicateProvenance,
     EmptyBlock,
@@ -39,6 +39,7 @@ from turnlog.errors import (
     UnknownProvenance,
 )
 from turnlog.events import (
+    EVENT_TYPES,
     AnyEvent,
     DamageAcknowledged,
     Event,
@@ -54,6 +55,9 @@ from turnlog.surface import Replacement, Surface
 from turnlog.upcasts import reread
 
 _INT = {int}
+_TIME_LIMIT = 2**63
+# Appended without citing anything, these break no rule of surface or provenance.
+_PLAIN_MESSAGES = frozenset({"user/message", "context/message", "assistant/message"})
 _seq_of = attrgetter("seq")
 
 
@@ -187,7 +191,6 @@ class SessionLog:
         self,
         type_name: str,
         data: Any,
-        *,
         time: int,
         surface_op: Any = None,
         source_event_seqs: Any = None,
@@ -199,10 +202,10 @@ class SessionLog:
             AdmissionError: it breaks a rule; nothing changed.
         """
         seq = self.next_seq
-        if type(time) is not int or not jsontext.INT_MIN <= time <= jsontext.INT_MAX:
+        if type(time) is not int or not -_TIME_LIMIT < time < _TIME_LIMIT:
             msg = f"expected the clock to give epoch milliseconds, got {time!r}"
             raise InvalidEnvelope(msg, seq=seq, value=time)
-        kind = event_type(type_name)
+        kind = EVENT_TYPES.get(type_name)
         if kind is None:
             msg = (
                 f"expected a core or registered event type, got {type_name!r} "
@@ -210,24 +213,30 @@ class SessionLog:
             )
             raise UnknownEventType(msg, seq=seq, value=type_name)
         raw, snapshot = kind.admit(data, seq)
-        if kind.surface or type(snapshot) is ToolResult:
+        if kind.has_message:
             message: Message = snapshot if type(snapshot) is Message else snapshot.message
             for block in message.content:
-                if is_empty(block):
+                if (type(block) is not Text or not block.text) and is_empty(block):
                     msg = f"{type_name}: a {block.type} block is empty; leave it out"
                     raise EmptyBlock(msg, seq=seq, value=block)
-        if not kind.surface and surface_op is None and source_event_seqs is None:
+        if surface_op is None and source_event_seqs is None and not kind.surface:
             event = Event(type_name, seq, time, raw, None, None, False, None, kind.read, snapshot)
             if commit is not None:
                 commit(event)
-            self._add_record(event)
+            self._events.append(event)
+            self.next_seq = seq + 1
+            if kind.tracks_calls:
+                self._track(event)
             return event
         op = surface_op if surface_op is None or surface_op == "append" else _read_op(surface_op, seq)
         cited = None if source_event_seqs is None else _read_seqs(source_event_seqs, seq)
         event = Event(type_name, seq, time, raw, op, cited, False, None, kind.read, snapshot)
-        if cited is not None:
-            self._check_exists(event, cited)
-        planned = self._check(event, kind, tolerant=False)
+        if op == "append" and cited is None and type_name in _PLAIN_MESSAGES:
+            planned = None
+        else:
+            if cited is not None:
+                self._check_exists(event, cited)
+            planned = self._check(event, kind, tolerant=False)
         if commit is not None:
             commit(event)
         self._add(event, planned)
@@ -368,6 +377,10 @@ class SessionLog:
     def _add_record(self, event: AnyEvent) -> None:
         self._events.append(event)
         self.next_seq = event.seq + 1
+        self._track(event)
+
+    def _track(self, event: AnyEvent) -> None:
+        """Remember what the result of a call will have to cite."""
         if event.type == "tool/call":
             data = event.data
             if type(data) is ToolCallStart:

@@ -11,7 +11,7 @@ fails or when a record carries something in `extra`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, TypeVar, get_type_hints
 
 import msgspec
@@ -19,9 +19,11 @@ import msgspec
 from turnlog import jsontext
 from turnlog.errors import InvalidPayload, NotJson
 
-EXTRA = "$tl.extra"
-OPAQUE = "$tl.opaque"
-_MARK = b'"$tl.'
+# DEL begins both names, for a payload without it is told apart by one look for one byte.
+EXTRA = "\x7fextra"
+OPAQUE = "\x7fopaque"
+_MARK = b"\x7f"
+_encode = msgspec.json.Encoder().encode
 
 
 class FrozenDict(dict[str, Any]):
@@ -78,7 +80,12 @@ def freeze(value: Any) -> Any:
 
 
 class Record(
-    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
+    msgspec.Struct,
+    frozen=True,
+    rename="camel",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,  # a record that can be encoded is no part of a cycle
 ):
     """Base of the structs that appear in a log; equal when their fields are."""
 
@@ -150,28 +157,33 @@ R = TypeVar("R")
 class Codec(Generic[R]):
     """Encodes and decodes one record type, `cls`, losslessly."""
 
-    __slots__ = ("_fast", "_slow", "cls")
+    __slots__ = ("_fast", "admit", "cls")
 
     def __init__(self, cls: type[R]) -> None:
         self.cls = cls
         self._fast = msgspec.json.Decoder(cls).decode
-        self._slow = cls
+        self.admit = self._admission()
 
-    def admit(self, record: R, seq: int | None = None) -> tuple[bytes, R]:
-        """The bytes of a record and the private snapshot decoded from them.
+    def _admission(self) -> Callable[[R, int | None], tuple[bytes, R]]:
+        """`admit(record, seq)`: the bytes of a record, and the private snapshot decoded from them.
 
-        Raises:
+        A closure, because this runs for every append. It raises:
             InvalidPayload: a field holds the wrong type.
             NotJson: the record does not survive the way to JSON and back (NaN, tuples …).
         """
-        try:
-            raw = encode(record)
-            snapshot = self._fast(raw)
-            if snapshot == record:
-                return raw, snapshot
-        except Exception:  # noqa: BLE001, S110 - whatever the codec disliked, the walk names it
-            pass
-        return self._admit_slowly(record, seq)
+        write, read, slowly = _encode, self._fast, self._admit_slowly
+
+        def admit(record: R, seq: int | None = None) -> tuple[bytes, R]:
+            try:
+                raw = write(record)
+                snapshot = read(raw)
+                if snapshot == record:
+                    return (encode(record), snapshot) if _MARK in raw else (raw, snapshot)
+            except Exception:  # noqa: BLE001, S110 - whatever the codec disliked, the walk names it
+                pass
+            return slowly(record, seq)
+
+        return admit
 
     def _admit_slowly(self, record: R, seq: int | None) -> tuple[bytes, R]:
         try:

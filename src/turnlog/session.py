@@ -93,6 +93,7 @@ class Session:
         commit: Callable[[AnyEvent], None] | None = None,
     ) -> None:
         self._log = log
+        self._admit = log.admit
         self._lock = RLock()
         self._clock = clock or _ambient.clock
         self._new_id = new_id or _ambient.new_id
@@ -325,14 +326,12 @@ class Session:
             QueueFull, ReadOnly, ForkedProcess: a durable session cannot take it; nothing changed.
         """
         with self._lock:
-            self._refuse_reentry()
-            event = self._log.admit(
-                type,
-                self._with_id(data),
-                time=self._clock(),
-                surface_op=surface_op,
-                source_event_seqs=source_event_seqs,
-                commit=self._commit,
+            if self._publishing:
+                self._refuse_reentry()
+            if surface_op is not None:
+                data = self._with_id(data)
+            event = self._admit(
+                type, data, self._clock(), surface_op, source_event_seqs, self._commit
             )
             if self._observers:
                 self._publish(event)
