@@ -26,6 +26,7 @@ from turnlog.errors import AdmissionError, ForkedProcess, TurnlogError
 from turnlog.events import Event, SessionHeader, register_event_type
 from turnlog.records import Record
 from turnlog.session import Fold, Session
+from turnlog.views.projector import SurfaceProjector
 
 if TYPE_CHECKING:
     from turnlog.stores import open_store as open_store
@@ -59,6 +60,7 @@ __all__ = [
     "SessionInfo",
     "Source",
     "Steer",
+    "SurfaceProjector",
     "Text",
     "ToolCall",
     "TurnlogError",

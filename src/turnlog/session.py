@@ -21,9 +21,13 @@ from turnlog.log import Damage, Events, SessionLog
 from turnlog.repair import closers
 from turnlog.surface import Replacement, Seqs, Surface
 from turnlog.views.derive import DerivedMessages
+from turnlog.views.nodes import Node
+from turnlog.views.projector import NODES
 from turnlog.views.request import RequestFold, RequestMessages
+from turnlog.views.requests import REQUESTS, Request
 from turnlog.views.sequence import MessageList
 from turnlog.views.transcript import Transcript
+from turnlog.views.usage import SessionUsage, UsageFold
 
 S = TypeVar("S")
 Observer: TypeAlias = Callable[[AnyEvent], object]
@@ -103,6 +107,7 @@ class Session:
         self._derived = DerivedMessages(log)
         self._requests = RequestFold(log)
         self._transcripts: dict[tuple[bool, bool], Transcript] = {}
+        self._usage = UsageFold(log.header)
         self._folds: dict[int, tuple[Any, int, Any]] = {}  # id -> fold, events seen, state
         self.surface = SurfaceFace(log.surface)
 
@@ -522,6 +527,32 @@ class Session:
         if key not in self._transcripts:
             self._transcripts[key] = Transcript(self._log, tools=tools, context=context)
         return self._transcripts[key]
+
+    def nodes(self, at: int | None = None) -> tuple[Node, ...]:
+        """What a **screen** draws, now or after event `at`: UI nodes with stable ids.
+
+        To follow a session change by change, feed a `SurfaceProjector` of your own. For the
+        conversation as messages, see `extract_chat_messages`.
+        """
+        with self._lock:
+            return self.fold(NODES, at).nodes
+
+    def requests(self, at: int | None = None) -> tuple[Request, ...]:
+        """Each request that was sent, up to now or to event `at`, numbered from 0.
+
+        For the messages that the next one would have, see `request_messages`.
+        """
+        with self._lock:
+            return self.fold(REQUESTS, at).snapshot()
+
+    def usage(self, at: int | None = None) -> SessionUsage:
+        """Tokens by step, turn and model, up to now or to event `at`; unknown is not zero.
+
+        `.own` is what this session used itself: summed over a family of forks it counts each
+        request once. For what came of each request, see `requests`.
+        """
+        with self._lock:
+            return self.fold(self._usage, at).snapshot()
 
     def fold(self, fold: Fold[S], at: int | None = None) -> S:
         """The state of an application's own fold, now (incremental) or after event `at`."""
