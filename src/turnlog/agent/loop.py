@@ -112,6 +112,7 @@ class Turn:
         self._scope = anyio.CancelScope()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._unobserve: Callable[[], None] = lambda: None
+        self._error: BaseException | None = None
         self.result: TurnResult | None = None
 
     async def __aenter__(self) -> Turn:
@@ -128,13 +129,14 @@ class Turn:
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
-    ) -> bool | None:
+    ) -> None:
         try:
             if not self._done:
                 self._scope.cancel()
             if self._tasks is not None:
-                return await self._tasks.__aexit__(exc_type, exc, traceback)
-            return None
+                await self._tasks.__aexit__(exc_type, exc, traceback)
+            if self._error is not None:
+                raise self._error
         finally:
             self._unobserve()
             self._agent._finish(self._session)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -143,6 +145,8 @@ class Turn:
         try:
             drive = _Drive(self._agent, self._session, self._scope, lambda: self._cause)
             self.result = await drive.run(self._prompt, self._choice)
+        except Exception as error:  # noqa: BLE001 - raised again where the block is left
+            self._error = _first(error)
         finally:
             self._done = True
             self._more.set()
@@ -550,8 +554,8 @@ def add_usage(used: Sequence[Usage | None]) -> Usage:
     return Usage(*(total(bucket) for bucket in Usage.__struct_fields__[:5]))
 
 
-def _first(group: BaseExceptionGroup[Any]) -> Any:
-    error: BaseException = group
+def _first(error: BaseException) -> Any:
+    """The first error inside nested groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
     return error
