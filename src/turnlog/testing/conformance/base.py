@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar, TypeAlias
@@ -55,7 +55,7 @@ class StoreSuite:
         raise NotImplementedError
 
     @asynccontextmanager
-    async def opened(self, folder: Path) -> AsyncIterator[Handles]:
+    async def opened(self, folder: Path) -> AsyncGenerator[Handles]:
         """The handles of one test, closed at its end."""
         handles = Handles(self, folder)
         try:
@@ -106,7 +106,7 @@ class Handles:
             await self._open.pop().close()
 
     @asynccontextmanager
-    async def another(self) -> AsyncIterator[SessionEventStore]:
+    async def another(self) -> AsyncGenerator[SessionEventStore]:
         """A new handle for the time of a `with`."""
         handle = await self.open()
         try:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import anyio
-from hypothesis import HealthCheck, given, note, settings, strategies as st
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
 
 from turnlog import jsontext
 from turnlog.commands import Cancel, Command, Prompt, Steer
@@ -46,7 +47,11 @@ _notes = st.tuples(st.just("acme/noted"), _json, _times, _envelopes, st.none(), 
 _chunks = st.tuples(
     st.just("assistant/chunk"),
     _text.map(
-        lambda text: {"turn": 1, "step": 1, "chunk": {"type": "text-delta", "index": 0, "text": text}}
+        lambda text: {
+            "turn": 1,
+            "step": 1,
+            "chunk": {"type": "text-delta", "index": 0, "text": text},
+        }
     ),
     _times,
     st.just({}),
@@ -184,9 +189,7 @@ class Player:
     async def _everything(self) -> Any:
         store = self._handles[0]
         infos = [info async for info in store.sessions()]
-        listed = [
-            (i.id, i.title, i.events, i.messages, i.last_activity, i.health) for i in infos
-        ]
+        listed = [(i.id, i.title, i.events, i.messages, i.last_activity, i.health) for i in infos]
         activity = [info.last_activity for info in infos]
         assert activity == sorted(activity, reverse=True)
         held: dict[str, Any] = {}

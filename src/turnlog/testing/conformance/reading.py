@@ -94,6 +94,7 @@ class ReadingTests(StoreSuite):
         assert [info.id async for info in store.sessions()] == ["b", "d", "a", "c"]
         claim = await store.claim("c", FIRST)
         await commit(store, claim, [event(1, {}, time=NOON + 60)])
+        await store.release(claim)
         reader = await handles.open()
         assert [info.id async for info in reader.sessions()] == ["c", "b", "d", "a"]
         assert [info.last_activity async for info in reader.sessions()] == [

@@ -62,7 +62,7 @@ def prompt(seq: int, text: str, **envelope: Any) -> AnyEvent:
         "content": [{"type": "text", "text": text}],
         "source": {"kind": "user"},
     }
-    return event(seq, data, type_name="user/message", **{"op": "append", **envelope})
+    return event(seq, data, type_name="user/message", **_shown(envelope))
 
 
 def answer(seq: int, text: str, **envelope: Any) -> AnyEvent:
@@ -74,7 +74,11 @@ def answer(seq: int, text: str, **envelope: Any) -> AnyEvent:
         "source": {"kind": "model"},
     }
     data = {"message": message, "turn": 1, "step": 1}
-    return event(seq, data, type_name="assistant/message", **{"op": "append", **envelope})
+    return event(seq, data, type_name="assistant/message", **_shown(envelope))
+
+
+def _shown(envelope: dict[str, Any]) -> dict[str, Any]:
+    return {"op": "append", **envelope}
 
 
 def chunk(seq: int, text: str, *, field: str = "text", **envelope: Any) -> AnyEvent:
@@ -110,16 +114,16 @@ def conversation() -> list[AnyEvent]:
         event(8, result, type_name="tool/result", op="append", cited=[7]),
         event(9, {"turn": 1, "step": 1}, type_name="step/end"),
         event(10, {"turn": 1, "reason": {"kind": "completed"}}, type_name="turn/end"),
-        prompt(11, "A summary.", op=Replace(2, 6), cited=[6, 2, 3]),
+        prompt(11, "A summary.", op=Replace(2, 6), cited=[2, 3, 6]),
     ]
 
 
-#: Texts that break stores, by what they are. A test each puts them into every field that takes text.
+#: Texts that break stores; a test for each puts it into every field that takes text.
 NUL: Final = "a\x00b\x00"
 SURROGATES: Final = "half \ud83d and \udc00\ud800 reversed"
 LINES: Final = "a\nb\rc\r\nd\u2028e\u2029f\x85g\x0bh\x0ci\x1cj\x1dk\x1el"
 CONTROLS: Final = "".join(map(chr, range(1, 32))) + "\x7f\x80\x9f\ufeff\ufffe\uffff\u200b\\ \" '"
-PLANES: Final = "漢字 \U0001f469\u200d\U0001f52c \U0010ffff שלום \u202egnorts\u202c مرحبا"  # noqa: RUF001
+PLANES: Final = "漢字 \U0001f469\u200d\U0001f52c \U0010ffff שלום \u202egnorts\u202c مرحبا"
 FORMS: Final = "e\u0301 \u00e9 \u212b \u00c5 A\u030a \ufb01 \u1e9b\u0323 \uac00 \u1100\u1161"
 BLANKS: Final = " \t leading and trailing \u00a0 "
 
