@@ -160,6 +160,7 @@ class Play:
         """Go on in a fork."""
         session = self.session
         if session.next_seq and not session.damage:
+            self.chunks = []
             self.author.session = session.fork(n % session.next_seq, f"fork-{session.next_seq}")
 
 
