@@ -250,6 +250,7 @@ class Relations:
         if not calls:
             del self._calls[call_id]
         call.answered = True
+        self._asked.pop(call_id, None)
         self._closed.add(call_id)
         if data.turn is not None:
             yield from self._ordered(call, data)

@@ -142,6 +142,7 @@ class _Tail:
                 del self.calls[i]
                 self.started.pop(call_id, None)
                 self.settled.pop(call_id, None)
+                self.asked.pop(call_id, None)  # the id may be used again: another call
                 return
 
     def suspended(self) -> bool:
