@@ -1,0 +1,57 @@
+"""The commands by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import cleandoc
+
+from cyclopts import App, Group
+
+import turnlog
+from turnlog.cli import changing, checking, following, reading, transfer
+
+READ = Group("Read", sort_key=1)
+WRITE = Group("Write", sort_key=2)
+CHECK = Group("Check", sort_key=3)
+
+EPILOGUE = """\
+Examples:
+
+  turnlog import ~/.dsh/sessions
+  turnlog ls
+  turnlog show ID --tools
+  turnlog messages ID --at 40
+
+turnlog COMMAND --help says more.
+
+--store URL and --json go with every command.
+
+Exit status: 0 done, 1 it failed or verify found a fault, 2 misuse.
+"""
+
+
+def _examples(command: Callable[..., object]) -> str:
+    """The examples of a command's docstring, which cyclopts leaves out of its help."""
+    _, _, examples = cleandoc(command.__doc__ or "").partition("\nExamples:\n")
+    return "Examples:\n\n" + "\n".join(f"  {line.strip()}" for line in examples.splitlines())
+
+
+app = App(
+    name="turnlog",
+    help="Sessions of LLM agents as append-only logs: read, wind back, fork, verify, import.",
+    help_format="plaintext",
+    help_epilogue=EPILOGUE,
+    version=turnlog.__version__,
+    version_flags=["--version"],
+    help_flags=["--help", "-h"],
+)
+
+for group, commands in (
+    (READ, (reading.ls, reading.show, reading.messages, reading.events, reading.requests)),
+    (READ, (following.tail,)),
+    (WRITE, (changing.fork, changing.repair, transfer.import_, transfer.export)),
+    (CHECK, (checking.verify, checking.stats, checking.doctor)),
+):
+    for command in commands:
+        name = command.__name__.rstrip("_")
+        app.command(command, name=name, group=group, help_epilogue=_examples(command))

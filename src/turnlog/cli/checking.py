@@ -1,0 +1,139 @@
+"""Commands that judge: verify, stats, doctor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from turnlog.cli import screen
+from turnlog.cli.options import DEFAULTS, Flag, Options
+from turnlog.cli.outcome import Failed, Misused
+from turnlog.cli.sessions import read_session, run_async, store_of
+from turnlog.errors import TurnlogError
+
+if TYPE_CHECKING:
+    from turnlog.invariants import Finding
+    from turnlog.stores.store import Store
+
+MaybeId = Annotated[str | None, Parameter(help="The session's id; turnlog ls lists them.")]
+
+
+def verify(
+    id: MaybeId = None,  # noqa: A002
+    /,
+    *,
+    all: Annotated[bool, Flag] = False,  # noqa: A002
+    options: Options = DEFAULTS,
+) -> None:
+    """Check every law of a log.
+
+    Prints one line for each fault, and a note for what is legal but worth knowing. The exit status
+    is 1 if there is any fault.
+
+    Args:
+        all: Every session of the store.
+
+    Examples:
+        turnlog verify ID
+        turnlog verify --all
+    """
+    if (id is None) != all:
+        raise Misused("expected a session's id, or --all")
+
+    async def work() -> bool:
+        sound = True
+        async with store_of(options) as store:
+            names = [id] if id is not None else [info.id async for info in store.sessions()]
+            for name in names:
+                sound &= await _verify(store, name, options)
+        return sound
+
+    if not run_async(work):
+        raise Failed
+
+
+async def _verify(store: Store, name: str, options: Options) -> bool:
+    from turnlog import invariants
+    from turnlog.invariants import Finding
+
+    try:
+        found: list[Finding] = invariants.verify(await read_session(store, name), **_proof())
+    except TurnlogError as error:
+        found = [Finding("fault", "readable", None, str(error))]
+    faults = [finding for finding in found if finding.level == "fault"]
+    if options.json:
+        for finding in found:
+            screen.say_json({"session": name, **_wire(finding)})
+        return not faults
+    for finding in found:
+        screen.say(screen.printable_line(f"{name}: {finding}"))
+    if not faults:
+        notes = f", {len(found)} notes" if found else ""
+        screen.say(screen.printable_line(f"{name}: ok{notes}"))
+    return not faults
+
+
+def _proof() -> dict[str, Any]:
+    return {}
+
+
+def _wire(finding: Finding) -> dict[str, Any]:
+    import msgspec
+
+    return {key: v for key, v in msgspec.to_builtins(finding).items() if v is not None}
+
+
+def stats(id: MaybeId = None, /, *, options: Options = DEFAULTS) -> None:  # noqa: A002
+    """Count what a session, or the whole store, holds.
+
+    Tokens that a provider did not report are unknown, not zero. Over the whole store, what forks
+    share is counted once.
+
+    Examples:
+        turnlog stats
+        turnlog stats ID --json
+    """
+    from turnlog.cli.statistics import of_session, of_store
+
+    async def work() -> dict[str, Any]:
+        async with store_of(options) as store:
+            if id is not None:
+                return of_session(await read_session(store, id))
+            return await of_store(store)
+
+    found = run_async(work)
+    if options.json:
+        screen.say_json(found)
+        return
+    for name, value in found.items():
+        if isinstance(value, dict):
+            screen.say(screen.styled(name, "bold"))
+            screen.rows(
+                (f"  {screen.printable_line(str(key))}", str(v)) for key, v in value.items()
+            )
+        else:
+            screen.rows([(name, screen.printable_line(str(value)))])
+
+
+def doctor(*, options: Options = DEFAULTS) -> None:
+    """Say what is installed, and whether the store answers.
+
+    Says what to do about what is missing, too. The exit status is 1 if the store does not answer.
+
+    Examples:
+        turnlog doctor
+        turnlog doctor --store jsonl:./sessions
+    """
+    from turnlog.cli.diagnosis import diagnose
+
+    found = diagnose(options.url)
+    for item in found:
+        if options.json:
+            screen.say_json({"check": item.name, "state": item.state, "detail": item.detail})
+            continue
+        colour = {"ok": "green", "warning": "yellow", "missing": "dim"}.get(item.state, "red")
+        state = screen.styled(item.state.ljust(7), colour)
+        screen.say(f"{state}  {screen.printable_line(f'{item.name}: {item.detail}')}")
+    if any(item.state == "failed" for item in found):
+        raise Failed

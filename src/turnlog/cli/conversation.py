@@ -1,0 +1,88 @@
+"""A conversation on the terminal: who said what, which of it the model no longer sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from turnlog.cli import screen
+from turnlog.content import Image, Message, Reasoning, Text, ToolCall
+from turnlog.printable import printable, printable_line
+from turnlog.session import Session
+
+_COLOURS = {"user": "green", "assistant": "cyan", "tool": "yellow"}
+PERSON = "user"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message to show; `seq` is its event's."""
+
+    seq: int | None
+    message: Message
+    shadowed_by: int | None = None
+    replaces: list[int] | None = None
+
+    def say(self, *, tools: bool) -> None:
+        """Print it."""
+        message = self.message
+        heading = _speaker(message)
+        if self.seq is not None:
+            heading += f"  #{self.seq}"
+        if self.replaces:
+            heading += f"  (stands for {_seqs(self.replaces)})"
+        if self.shadowed_by is not None:
+            heading += f"  (the model sees #{self.shadowed_by} instead)"
+        style = "dim" if self.shadowed_by is not None else _COLOURS.get(message.role, "bold")
+        screen.say(screen.styled(printable_line(heading), style))
+        for block in message.content:
+            text = _block(block, tools=tools)
+            if text:
+                screen.say(printable(text).rstrip("\n"))
+        screen.say()
+
+
+def _speaker(message: Message) -> str:
+    if message.role == "tool":
+        return f"tool result {message.tool_call_id}" + (" (error)" if message.is_error else "")
+    if message.role == "user" and message.source.kind != PERSON:
+        return f"{message.source.kind}"
+    if message.role == "assistant" and message.source.model:
+        return f"assistant ({message.source.model})"
+    return message.role
+
+
+def _block(block: object, *, tools: bool) -> str:
+    if isinstance(block, Text):
+        return block.text
+    if isinstance(block, Reasoning):
+        return f"[reasoning] {block.text}" if tools and block.text else ""
+    if isinstance(block, ToolCall):
+        return f"[call {block.id}] {block.name} {block.arguments}" if tools else ""
+    if isinstance(block, Image):
+        return f"[image {block.media_type or ''} {block.url or ''}]"
+    return f"[{getattr(block, 'type', 'block')}]"
+
+
+def _seqs(seqs: list[int]) -> str:
+    return f"#{seqs[0]}" if len(seqs) == 1 else f"#{seqs[0]} to #{seqs[-1]}"
+
+
+def conversation(
+    session: Session, *, tools: bool, context: bool, shadowed: bool, at: int | None
+) -> Iterator[Entry]:
+    """What a person reads, in log order; with `shadowed`, what stands for some of it, too."""
+    said = session.extract_chat_messages(include_tools=tools, include_context=context, at=at)
+    seqs = session.transcript_fold(tools=tools, context=context).seqs()
+    entries = [Entry(seq, message) for seq, message in zip(seqs, said, strict=False)]
+    if shadowed:
+        last = session.next_seq if at is None else at
+        past = {r.seq: list(r.shadowed) for r in session.surface.replacements if r.seq <= last}
+        gone = {node: seq for seq, nodes in past.items() for node in nodes}
+        entries = [Entry(e.seq, e.message, gone.get(e.seq or 0)) for e in entries]
+        for seq, nodes in past.items():
+            message = session.event_at(seq).message
+            if message is not None:
+                entries.append(Entry(seq, message, gone.get(seq), nodes))
+        entries.sort(key=lambda entry: entry.seq or 0)
+    yield from entries

@@ -1,0 +1,58 @@
+"""What every command takes, and where the sessions are if nobody says."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+EVERYWHERE = Group("Everywhere", sort_key=9)
+
+
+@Parameter(name="*", group=EVERYWHERE)
+@dataclass(frozen=True)
+class Options:
+    """What every command takes."""
+
+    store: Annotated[
+        str | None,
+        Parameter(
+            help="Where the sessions are, as in jsonl:DIR. Else $TURNLOG_STORE, else a folder of "
+            "the user's."
+        ),
+    ] = None
+    json: Annotated[
+        bool,
+        Parameter(negative="", show_default=False, help="Print JSON, one value a line."),
+    ] = False
+
+    @property
+    def url(self) -> str:
+        """The store's URL."""
+        return self.store or os.environ.get("TURNLOG_STORE") or default_store()
+
+
+def default_store() -> str:
+    """The store that is used when none is named."""
+    return f"jsonl:{data_folder() / 'sessions'}"
+
+
+def data_folder() -> Path:
+    """The folder for turnlog's data in the user's own place for such things."""
+    named = os.environ.get("XDG_DATA_HOME", "")
+    if named and Path(named).is_absolute():
+        return Path(named) / "turnlog"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "turnlog"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "turnlog"
+    return Path.home() / ".local" / "share" / "turnlog"
+
+
+DEFAULTS = Options()
+Id = Annotated[str, Parameter(help="The session's id; turnlog ls lists them.")]
+Flag = Parameter(negative="", show_default=False)

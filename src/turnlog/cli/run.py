@@ -1,0 +1,86 @@
+"""One command from its words to its exit status: 0 done, 1 it failed, 2 it was misused.
+
+Whatever goes wrong is one line on standard error. `TURNLOG_DEBUG=1` shows tracebacks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from turnlog.cli.outcome import Failed, Misused
+from turnlog.cli.screen import error_line, quiet_stdout, set_up_streams
+from turnlog.errors import TurnlogError
+
+DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit status."""
+    from turnlog.cli.app import app
+
+    set_up_streams()
+    try:
+        status = _run(app, options_last(arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        quiet_stdout()
+        return DONE
+    return status
+
+
+def _run(app: App, arguments: list[str]) -> int:
+    from turnlog.errors import InvalidStoreUrl
+
+    try:
+        app(
+            arguments,
+            exit_on_error=False,
+            print_error=False,
+            help_on_error=False,
+            result_action="return_value",
+        )
+    except (CycloptsError, Misused) as error:
+        error_line(str(error), "try --help")
+        return MISUSED
+    except Failed:
+        return FAILED
+    except InvalidStoreUrl as error:
+        error_line(str(error))
+        return MISUSED
+    except TurnlogError as error:
+        _reraise_if_debugging()
+        error_line(str(error))
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a bug of ours is one line, too
+        _reraise_if_debugging()
+        name = type(error).__name__
+        error_line(f"unexpected {name}: {error}", "TURNLOG_DEBUG=1 shows where")
+        return FAILED
+    return DONE
+
+
+def _reraise_if_debugging() -> None:
+    if os.environ.get("TURNLOG_DEBUG", "0") not in ("", "0"):
+        raise  # noqa: PLE0704 - called where an exception is being handled
+
+
+def options_last(arguments: Sequence[str]) -> list[str]:
+    """The words with the options of every command that stand before the command put behind it."""
+    words = list(arguments)
+    first: list[str] = []
+    while words:
+        if words[0] == "--json" or words[0].startswith("--store="):
+            first.append(words.pop(0))
+        elif words[0] == "--store" and len(words) > 1:
+            first += [words.pop(0), words.pop(0)]
+        else:
+            break
+    return [*words[:1], *first, *words[1:]]

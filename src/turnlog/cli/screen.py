@@ -1,0 +1,145 @@
+"""What commands print: safe on any terminal, plain where there is none, JSON where it is asked for.
+
+Colours only on a terminal, and not with NO_COLOR. Whatever comes out of a log passes through
+`turnlog.printable` on its way.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, TextIO
+
+from turnlog import jsontext
+from turnlog.printable import printable_json, printable_line
+
+WIDE = 70
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def set_up_streams() -> None:
+    """A character that the terminal's encoding lacks becomes an escape, never an exception."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def quiet_stdout() -> None:
+    """Nobody reads any more: let what is still buffered go nowhere."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):  # pragma: no cover - no real file: nothing will be flushed
+        return
+
+
+def error_line(message: str, hint: str = "") -> None:
+    """One line on standard error."""
+    text = printable_line(" ".join(message.split())) + (f" ({hint})" if hint else "")
+    print(f"{styled('turnlog:', 'red', sys.stderr)} {text}", file=sys.stderr)
+
+
+def note_line(message: str) -> None:
+    """One line on standard error that is no error."""
+    print(styled(printable_line(message), "dim", sys.stderr), file=sys.stderr)
+
+
+def say(text: str = "") -> None:
+    """Print text that is safe already."""
+    print(text)
+
+
+def say_json(value: Any) -> None:
+    """Print one value as JSON on one line."""
+    print(as_json(value))
+
+
+def as_json(value: Any) -> str:
+    """JSON on one line that no terminal acts on, in ASCII where the output is not UTF-8."""
+    text = printable_json(jsontext.encode(value).decode())
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower()
+    return text if encoding in ("utf-8", "utf8") else _ascii(text)
+
+
+def _ascii(text: str) -> str:
+    def escape(match: re.Match[str]) -> str:
+        units = match[0].encode("utf-16-be")
+        pairs = range(0, len(units), 2)
+        return "".join(f"\\u{int.from_bytes(units[i : i + 2], 'big'):04x}" for i in pairs)
+
+    return re.sub(r"[^\x00-\x7f]", escape, text)
+
+
+def styled(text: str, style: str, stream: TextIO | None = None) -> str:
+    """The text in a style, where the stream shows colours."""
+    stream = sys.stdout if stream is None else stream
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
+
+
+def width() -> int | None:
+    """Columns of the terminal (or COLUMNS), None where the output goes elsewhere."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns
+    return None
+
+
+def cut(text: str, columns: int | None) -> str:
+    """The text on one line, at most that many characters."""
+    text = printable_line(text)
+    return text if columns is None or len(text) <= columns else f"{text[: max(columns - 1, 0)]}…"
+
+
+def rows(table: Iterable[tuple[str, str]]) -> None:
+    """Names and values, aligned where there is room, else one under the other."""
+    pairs = list(table)
+    columns = width()
+    indent = max((len(name) for name, _ in pairs), default=0) + 2
+    for name, value in pairs:
+        if columns is not None and indent + len(value) > columns:
+            say(styled(name, "dim"))
+            say(f"  {value}")
+        else:
+            say(f"{styled(name.ljust(indent), 'dim')}{value}")
+
+
+def when(milliseconds: int) -> str:
+    """A time of the log as a person's own clock shows it."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000).astimezone().strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, OSError, ValueError):
+        return str(milliseconds)
+
+
+def size(count: int | None) -> str:
+    """Bytes for a person."""
+    if count is None:
+        return "unknown"
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":  # noqa: PLR2004 - kilo
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"  # noqa: PLR2004
+        value /= 1000
+    raise AssertionError  # pragma: no cover - the last unit returns
+
+
+def say_bytes(data: bytes) -> None:
+    """Bytes as they are, and a newline on a terminal."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    if sys.stdout.isatty():
+        sys.stdout.buffer.write(b"\n")
+
+
+def say_parts(parts: Iterable[bytes]) -> None:
+    """A document in pieces, as bytes."""
+    sys.stdout.flush()
+    for part in parts:
+        sys.stdout.buffer.write(part)
