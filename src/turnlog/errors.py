@@ -39,6 +39,7 @@
     ├── UnsupportedVersion            a format or schema newer than this turnlog
     ├── InvalidMessages               a message list that cannot be adopted
     ├── ConversionError               something that a target format cannot say
+    ├── UnknownEncoder                an encoder that this turnlog does not have
     ├── ImportFailed                  a foreign session that cannot be read or taken
     │   └── ImportConflict            the same id holds something else
     ├── StoreError                    the store could not do what was asked
@@ -307,6 +308,10 @@ class InvalidMessages(TurnlogError):
 
 class ConversionError(TurnlogError):
     """Something in a session that a target format cannot say."""
+
+
+class UnknownEncoder(TurnlogError):
+    """An encoder, `name@version`, that this turnlog does not have."""
 
 
 class ImportFailed(TurnlogError):
