@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
@@ -109,11 +109,18 @@ def stats(id: MaybeId = None, /, *, options: Options = DEFAULTS) -> None:  # noq
     for name, value in found.items():
         if isinstance(value, dict):
             screen.say(screen.styled(name, "bold"))
-            screen.rows(
-                (f"  {screen.printable_line(str(key))}", str(v)) for key, v in value.items()
-            )
+            parts = cast("dict[str, Any]", value)
+            screen.rows((f"  {screen.printable_line(key)}", _told(v)) for key, v in parts.items())
         else:
             screen.rows([(name, screen.printable_line(str(value)))])
+
+
+def _told(value: Any) -> str:
+    """A count, or several with their names, on one line."""
+    if isinstance(value, dict):
+        counts = cast("dict[str, Any]", value)
+        return ", ".join(f"{name} {count}" for name, count in counts.items())
+    return str(value)
 
 
 def doctor(*, options: Options = DEFAULTS) -> None:

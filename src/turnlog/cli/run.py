@@ -35,6 +35,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(app: App, arguments: list[str]) -> int:
     from turnlog.errors import InvalidStoreUrl
 
+    status = FAILED
     try:
         app(
             arguments,
@@ -43,28 +44,26 @@ def _run(app: App, arguments: list[str]) -> int:
             help_on_error=False,
             result_action="return_value",
         )
+        status = DONE
     except (CycloptsError, Misused) as error:
         error_line(str(error), "try --help")
-        return MISUSED
-    except Failed:
-        return FAILED
+        status = MISUSED
     except InvalidStoreUrl as error:
         error_line(str(error))
-        return MISUSED
+        status = MISUSED
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except (Failed, BrokenPipeError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
     except TurnlogError as error:
         _reraise_if_debugging()
         error_line(str(error))
-        return FAILED
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        raise
     except Exception as error:  # noqa: BLE001 - a bug of ours is one line, too
         _reraise_if_debugging()
         name = type(error).__name__
         error_line(f"unexpected {name}: {error}", "TURNLOG_DEBUG=1 shows where")
-        return FAILED
-    return DONE
+    return status
 
 
 def _reraise_if_debugging() -> None:

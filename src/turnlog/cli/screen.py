@@ -78,8 +78,9 @@ def _ascii(text: str) -> str:
 
 def styled(text: str, style: str, stream: TextIO | None = None) -> str:
     """The text in a style, where the stream shows colours."""
-    stream = sys.stdout if stream is None else stream
-    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    target = stream or sys.stdout
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if plain or not target.isatty():
         return text
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
