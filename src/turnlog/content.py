@@ -40,7 +40,7 @@ class Reasoning(Record, frozen=True, tag_field="type", tag="reasoning"):
     """A model's reasoning; `signature` and `encrypted` are the provider's, kept verbatim."""
 
     type: ClassVar[Literal["reasoning"]] = "reasoning"
-    text: str = ""
+    text: str = msgspec.field(default_factory=str)  # written even if empty
     signature: str | None = None
     encrypted: str | None = None
     extra: Extra = extra_field()
