@@ -48,7 +48,7 @@ class CommitTests(StoreSuite):
         store = await handles.open()
         claim = await store.claim("a", FIRST)
         with pytest.raises(StaleWriter, match="a"):
-            await commit(store, claim, notes(3, 2))
+            await commit(store, claim, notes(3, 3))
         assert_same((await handles.load("a")).events, notes(0, 2))
         await commit(store, claim, notes(2, 1))
 
@@ -68,11 +68,9 @@ class CommitTests(StoreSuite):
     async def test_a_stale_batch_hurts_no_other(self, handles: Handles) -> None:
         """Of several sessions' batches the stale one is refused, and the others are stored."""
         store = await handles.open()
-        claims: list[Claim] = []
         for session_id in ("a", "b", "c"):
             await handles.write(session_id, notes(0, 2))
-            claims.append(await store.claim(session_id, FIRST))
-        first, stale, last = claims
+        first, stale, last = [await store.claim(session_id, FIRST) for session_id in "abc"]
         batches = [Batch(first, notes(2, 3)), Batch(stale, notes(1, 4)), Batch(last, notes(2, 1))]
         before, refused, after = await store.commit(batches)
         assert (before, after) == (None, None)
@@ -114,14 +112,14 @@ class CommitTests(StoreSuite):
             await store.create(header(session_id))
             claim = await store.claim(session_id, FIRST)
             for i in range(ROUNDS):
-                await commit(store, claim, notes(2 * i, 2, session_id))
+                await commit(store, claim, notes(4 * i, 4, session_id))
 
         with anyio.fail_after(self.patience):
             async with anyio.create_task_group() as tasks:
                 for i in range(WRITERS):
                     tasks.start_soon(write, f"s{i}")
         for i in range(WRITERS):
-            assert_same((await handles.load(f"s{i}")).events, notes(0, 2 * ROUNDS, f"s{i}"))
+            assert_same((await handles.load(f"s{i}")).events, notes(0, 4 * ROUNDS, f"s{i}"))
 
     async def test_of_racing_batches_one_is_stored(self, handles: Handles) -> None:
         """Tasks that race for the same seqs, and retry, fill the log densely, each event once."""
@@ -154,6 +152,7 @@ class CommitTests(StoreSuite):
             owner = Owner(pid=number, host="test.example", since=NOON)
             for i in range(ROUNDS):
                 claim = await _claimed(store, "a", owner)
+                await checkpoint()
                 seq = await store.next_seq("a")
                 await commit(store, claim, [event(seq, f"w{number}.{i}")])
                 await store.release(claim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -60,17 +61,17 @@ class ContentTests(StoreSuite):
         await handles.write("a", notes(0, 1))
         store = await handles.open()
         assert not await store.exists("b")
-        asked: list[Any] = [
-            store.load("b"),
-            store.next_seq("b"),
-            store.read("b", 0),
-            store.claim("b", FIRST),
-            store.inbox("b"),
-            store.wait("b", -1, 0.0),
+        questions: list[Callable[[], Awaitable[Any]]] = [
+            lambda: store.load("b"),
+            lambda: store.next_seq("b"),
+            lambda: store.read("b", 0),
+            lambda: store.claim("b", FIRST),
+            lambda: store.inbox("b"),
+            lambda: store.wait("b", -1, 0.0),
         ]
-        for question in asked:
+        for question in questions:
             with pytest.raises(NoSuchSession, match="b"):
-                await question
+                await question()
         assert not await store.exists("b")
 
     async def test_a_header_keeps_every_field(self, handles: Handles) -> None:

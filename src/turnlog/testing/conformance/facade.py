@@ -17,7 +17,14 @@ from turnlog.errors import (
 )
 from turnlog.events import AnyEvent
 from turnlog.testing.conformance.base import Handles, StoreSuite
-from turnlog.testing.conformance.samples import FIRST, assert_same, conversation, event, notes
+from turnlog.testing.conformance.samples import FIRST, answer, assert_same, event, notes, prompt
+
+TURN = [
+    event(0, {"turn": 1}, type_name="turn/start"),
+    prompt(1, "Hello"),
+    answer(2, "Hello!"),
+    event(3, {"turn": 1, "reason": {"kind": "completed"}}, type_name="turn/end"),
+]
 
 
 class FacadeTests(StoreSuite):
@@ -84,7 +91,7 @@ class FacadeTests(StoreSuite):
 
     async def test_a_session_goes_on_where_it_ended(self, handles: Handles) -> None:
         """Another store opens a session with all its events and appends behind them."""
-        events = conversation()
+        events = TURN
         await handles.write("a", events)
         async with handles.store() as store, store.session("a") as session:
             assert_same(session.events, events)
@@ -173,14 +180,14 @@ class FacadeTests(StoreSuite):
 
     async def test_a_fork_is_stored(self, handles: Handles) -> None:
         """A durable child holds the shared prefix byte for byte; its parent does not change."""
-        events = conversation()
+        events = TURN
         await handles.write("a", events)
         async with handles.store() as store:
-            assert await store.fork("a", at=6, new_id="b") == "b"
+            assert await store.fork("a", at=2, new_id="b") == "b"
         child = await handles.load("b")
-        assert_same(child.events[:7], events[:7])
-        assert child.events[7].type == "session/end-seed"
-        assert (child.header.parent_session, child.header.seed_length) == ("a", 7)
+        assert_same(child.events[:3], events[:3])
+        assert child.events[3].type == "session/end-seed"
+        assert (child.header.parent_session, child.header.seed_length) == ("a", 3)
         assert_same((await handles.load("a")).events, events)
 
     async def test_a_tail_follows_another_store(self, handles: Handles) -> None:

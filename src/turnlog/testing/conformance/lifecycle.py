@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, get_args
 
 import pytest
@@ -45,25 +46,25 @@ class LifecycleTests(StoreSuite):
         await store.post("a", Prompt("x", id="1"))
         claim = await store.claim("a", FIRST)
         await store.close()
-        calls: list[Any] = [
-            store.create(header("b")),
-            store.exists("a"),
-            store.claim("a", FIRST),
-            store.reseed(claim, header("a", cwd="other")),
-            store.commit([Batch(claim, notes(1, 1))]),
-            store.load("a"),
-            store.next_seq("a"),
-            store.read("a", 0),
-            _listed(store),
-            store.wait("a", 0, 0.0),
-            store.post("a", Prompt("x", id="2")),
-            store.inbox("a"),
-            store.accept(claim, [0]),
-            store.pending(),
+        calls: list[Callable[[], Awaitable[Any]]] = [
+            lambda: store.create(header("b")),
+            lambda: store.exists("a"),
+            lambda: store.claim("a", FIRST),
+            lambda: store.reseed(claim, header("a", cwd="other")),
+            lambda: store.commit([Batch(claim, notes(1, 1))]),
+            lambda: store.load("a"),
+            lambda: store.next_seq("a"),
+            lambda: store.read("a", 0),
+            lambda: _listed(store),
+            lambda: store.wait("a", 0, 0.0),
+            lambda: store.post("a", Prompt("x", id="2")),
+            lambda: store.inbox("a"),
+            lambda: store.accept(claim, [0]),
+            store.pending,
         ]
         for call in calls:
             with pytest.raises(StoreClosed):
-                await call
+                await call()
         await store.release(claim)
         async with handles.another() as other:
             assert not await other.exists("b")
@@ -72,8 +73,8 @@ class LifecycleTests(StoreSuite):
 
     async def test_closing_a_handle_leaves_the_others(self, handles: Handles) -> None:
         """Other handles on the same storage go on when one is closed."""
-        await handles.write("a")
         first, second = await handles.open(), await handles.open()
+        await first.create(header("a"))
         claim = await second.claim("a", FIRST)
         await first.close()
         assert list(await second.commit([Batch(claim, notes(0, 1))])) == [None]

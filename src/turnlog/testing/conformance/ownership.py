@@ -93,7 +93,7 @@ class OwnershipTests(StoreSuite):
         assert tokens == sorted(set(tokens))
         await commit(stores[2], claims[2], notes(0, 1))
         with pytest.raises(SessionInUse) as refusal:
-            await stores[0].claim("a", FIRST)
+            await stores[0].claim("a", SECOND)
         assert isinstance(refusal.value.owner, Owner)
         assert refusal.value.owner.pid == SECOND.pid
 
@@ -151,7 +151,7 @@ class OwnershipTests(StoreSuite):
         await robbed.release(old)
         await robbed.release(old)
         with pytest.raises(SessionInUse):
-            await third.claim("a", FIRST)
+            await third.claim("a", SECOND)
         await commit(thief, new, notes(1, 1))
 
     async def test_closing_a_robbed_handle_frees_nothing(self, handles: Handles) -> None:
@@ -163,5 +163,5 @@ class OwnershipTests(StoreSuite):
             new = await thief.claim("a", SECOND, steal=True)
             await commit(thief, new, notes(0, 1))
         with pytest.raises(SessionInUse):
-            await third.claim("a", FIRST)
+            await third.claim("a", SECOND)
         await commit(thief, new, notes(1, 1))

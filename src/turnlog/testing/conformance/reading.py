@@ -38,6 +38,7 @@ class ReadingTests(StoreSuite):
         store = await handles.open()
         assert_same(await store.read("a", 2, 99), notes(2, 1))
         assert_same(await store.read("a", -5, 2), notes(0, 2))
+        assert_same(await store.read("a", -1), notes(0, 3))
         for start, stop in [(3, None), (99, None), (3, 9), (2, 1), (-5, 0), (0, -1)]:
             assert list(await store.read("a", start, stop)) == []
 
@@ -48,11 +49,11 @@ class ReadingTests(StoreSuite):
         assert_same((await reader.load("a")).events, notes(0, 2))
         assert not await reader.exists("b")
         claim = await store.claim("a", FIRST)
-        await commit(store, claim, notes(2, 2))
+        await commit(store, claim, notes(2, 3))
         await store.create(header("b"))
-        assert_same((await reader.load("a")).events, notes(0, 4))
-        assert_same(await reader.read("a", 1), notes(1, 3))
-        assert await reader.next_seq("a") == 4
+        assert_same((await reader.load("a")).events, notes(0, 5))
+        assert_same(await reader.read("a", 1), notes(1, 4))
+        assert await reader.next_seq("a") == 5
         assert await reader.exists("b")
 
     async def test_wait_wakes_when_another_handle_writes(self, handles: Handles) -> None:

@@ -72,13 +72,13 @@ class SeedTests(StoreSuite):
         store = await handles.open()
         claim = await store.claim("a", FIRST)
         await store.reseed(claim, grown)
-        await commit(store, claim, notes(2, 2))
+        await commit(store, claim, notes(2, 3))
         await store.release(claim)
         stored = await handles.load("a")
         assert_same_header(stored.header, grown)
-        assert_same(stored.events, notes(0, 4))
+        assert_same(stored.events, notes(0, 5))
         async with handles.another() as reader:
-            assert [info.events async for info in reader.sessions()] == [4]
+            assert [info.events async for info in reader.sessions()] == [5]
 
     async def test_a_robbed_writer_exchanges_no_header(self, handles: Handles) -> None:
         """`reseed` by a former owner is refused and changes nothing."""
