@@ -81,6 +81,7 @@ def body_of(header: Header, messages: list[dict[str, str]]) -> bytes:
 
 
 async def main() -> None:
+    """Ask every prompt, as a first turn and after a chat, and print the rates."""
     model = open_model("local:smollm2")
     header = forced_header(ModelConfig(model.provider, model.model), TOOLS)
     examples = (header.extra or {})["examples"]

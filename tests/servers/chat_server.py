@@ -147,7 +147,7 @@ async def chat_server(*replies: Reply) -> AsyncGenerator[ChatServer]:
     """A server that gives these replies, one for each request."""
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with listener, anyio.create_task_group() as tasks:
-        port: int = listener.extra(anyio.abc.SocketAttribute.local_port)
+        port: int = listener.extra(anyio.abc.SocketAttribute.local_port)  # noqa: S610 - no Django
         server = ChatServer(replies, port)
         tasks.start_soon(listener.serve, server.handle)
         yield server

@@ -14,13 +14,14 @@ from typing import Final
 from turnlog.dialects.anthropic_v1 import AnthropicMessages
 from turnlog.dialects.body import Body, BodyEncoder, Encoder
 from turnlog.dialects.openai_v1 import DeepSeekChat, OpenAIChat
+from turnlog.dialects.plain_v1 import PlainChat
 from turnlog.errors import UnknownEncoder
 
 __all__ = ["ENCODERS", "Body", "BodyEncoder", "Encoder", "encoder"]
 
 _encoders: Final = {
     dialect.name: Encoder(dialect)
-    for dialect in (OpenAIChat(), DeepSeekChat(), AnthropicMessages())
+    for dialect in (OpenAIChat(), PlainChat(), DeepSeekChat(), AnthropicMessages())
 }
 
 #: The names of all encoders, newest version of a dialect last.

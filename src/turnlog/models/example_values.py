@@ -42,6 +42,8 @@ class _Examples:
 
     def of(self, schema: Mapping[str, Any], name: str, depth: int) -> Any:
         """A value of `schema`, for the property `name`."""
+        if depth > _DEEPEST:
+            return None
         reference = schema.get("$ref")
         if isinstance(reference, str):
             schema = self._definitions.get(reference.rpartition("/")[2], {})
@@ -53,7 +55,7 @@ class _Examples:
             return self.of(forms[0], name, depth + 1)
         kinds: Any = schema.get("type", "object" if "properties" in schema else "string")
         kind = str(cast("list[str]", kinds)[0] if isinstance(kinds, list) else kinds)
-        return None if depth > _DEEPEST else self._of_kind(kind, schema, name, depth)
+        return self._of_kind(kind, schema, name, depth)
 
     def _of_kind(self, kind: str, schema: Mapping[str, Any], name: str, depth: int) -> Any:
         if kind == "object":

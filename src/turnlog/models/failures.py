@@ -48,7 +48,7 @@ _BYTES: Final = re.compile(
 _QUOTA: Final = re.compile(
     r"insufficient[_ ](quota|balance|credits?)|exceeded your current quota|billing", re.IGNORECASE
 )
-_TRY_AGAIN: Final = re.compile(r"try again in (?:(\d+)m)?(?:([\d.]+)(ms|s))?", re.IGNORECASE)
+_TRY_AGAIN: Final = re.compile(r"try again in (?:(\d+)m(?!s))?(?:([\d.]+)(ms|s))?", re.IGNORECASE)
 
 # What an error inside a stream, which has no status, is most like.
 _STATUS_OF: Final = (

@@ -34,7 +34,8 @@ from turnlog.models.example_values import example_arguments
 SYSTEM: Final = "You call tools. Reply with one JSON object."
 _EXAMPLES_EACH: Final = 2
 
-Example = tuple[str, Mapping[str, Any]]  # what a person asks, and the arguments that answer it
+Worked = tuple[str, Mapping[str, Any]]  # what a person asks, and the arguments that answer it
+Example = Worked | Mapping[str, Any]  # or the arguments alone
 
 
 def forced_header(
@@ -47,13 +48,14 @@ def forced_header(
     Args:
         config: the configuration in force; `tool_choice` is dropped, `response_format` added.
         tools: at least one.
-        examples: by the tool's name; for a tool without, they are made from its schema.
+        examples: by the tool's name, with or without what a person asked; for a tool that has
+            none they are made from its schema.
     """
     given = examples or {}
     worked = [
         message
         for tool in tools
-        for prompt, arguments in given.get(tool.name) or made_examples(tool)
+        for prompt, arguments in _worked(tool, given.get(tool.name, ()))
         for message in (
             {"role": "user", "content": prompt},
             {"role": "assistant", "content": _call_text(tool.name, arguments)},
@@ -99,17 +101,10 @@ def call_schema(tools: Sequence[ToolSchema]) -> dict[str, Any]:
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-def made_examples(tool: ToolSchema) -> Sequence[Example]:
+def made_examples(tool: ToolSchema) -> Sequence[Worked]:
     """Worked examples from a tool's description and schema: what it does, with which values."""
-    made: list[Example] = []
-    for number in range(_EXAMPLES_EACH):
-        arguments = example_arguments(tool.parameters, number)
-        values = " and ".join(
-            f"{name.replace('_', ' ')} {_shown(value)}" for name, value in arguments.items()
-        )
-        what = _first_sentence(tool.description) or tool.name.replace("_", " ")
-        made.append((f"{what}: {values}" if values else what, arguments))
-    return made
+    made = (example_arguments(tool.parameters, number) for number in range(_EXAMPLES_EACH))
+    return [(_prompt(tool, arguments), arguments) for arguments in made]
 
 
 def parse_call(answer: str) -> tuple[str, str]:
@@ -144,6 +139,24 @@ async def as_tool_call(chunks: AsyncIterator[Chunk], call_id: str) -> AsyncGener
             yield Finish(FinishReason("tool-calls"))
         else:
             yield chunk
+
+
+def _worked(tool: ToolSchema, examples: Sequence[Example]) -> Sequence[Worked]:
+    if not examples:
+        return made_examples(tool)
+    return [
+        example if isinstance(example, tuple) else (_prompt(tool, example), example)
+        for example in examples
+    ]
+
+
+def _prompt(tool: ToolSchema, arguments: Mapping[str, Any]) -> str:
+    """What a person might have asked, as well as the description says it."""
+    what = _first_sentence(tool.description) or tool.name.replace("_", " ")
+    values = " and ".join(
+        f"{name.replace('_', ' ')} {_shown(value)}" for name, value in arguments.items()
+    )
+    return f"{what}: {values}" if values else what
 
 
 def _line(tool: ToolSchema) -> str:

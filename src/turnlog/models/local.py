@@ -11,7 +11,6 @@ It has no native tools: see `turnlog.models.forced_tools`. It speaks well and kn
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import secrets
 import threading
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio.to_thread
 
-from turnlog.errors import InvalidModel, MissingExtra
+from turnlog.errors import ForkedProcess, InvalidModel, MissingExtra
 from turnlog.models.openai import OpenAIModel
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class LocalModel:
         self.provider = "local"
         self.model = NAME
         self.name = f"local:{NAME}"
-        self.encoder = "openai@1"
+        self.encoder = "openai-plain@1"
         self.native_tools = False
         self.context_window = context_window
         self._weights = weights
@@ -102,12 +101,15 @@ class LocalModel:
 # -- the server --------------------------------------------------------------------------------
 
 _lock = threading.Lock()
+_forked = False
 _servers: dict[tuple[Path, int], tuple[Any, str, str]] = {}
 
 
 def _serve(weights: Path, context_window: int) -> tuple[str, str]:
     """The base URL and the key of the server with this window; started if it does not run."""
     place = (weights, context_window)
+    if _forked:
+        raise ForkedProcess(f"local:{NAME} ran before this process was forked; start another one")
     with _lock:
         if place not in _servers:
             key = secrets.token_urlsafe()
@@ -142,26 +144,27 @@ def _start(weights: Path, context_window: int, key: str) -> Any:
     params.cors_origins = "none"
     params.ui = False
     params.endpoint_slots = False
-    return library.Server(params)
+    try:
+        return library.Server(params)
+    except RuntimeError as error:
+        raise InvalidModel(f"local:{NAME} does not start from {weights}: {error}") from error
 
 
 @atexit.register
 def _stop() -> None:
     """Stop what this process started; a server ends when nothing refers to it any more."""
-    _servers.clear()
+    if not _forked:
+        _servers.clear()
 
 
-def _forget_in_child() -> None:
-    """In a forked child: keep the parent's servers from being ended here, where they do not run."""
-    global _lock  # noqa: PLW0603 - the parent's may be held by a thread that is not here
-    _lock = threading.Lock()
-    for server, *_ in _servers.values():
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(server))
-    _servers.clear()
+def _in_child() -> None:
+    """A forked child has none of llama.cpp's threads: the parent's servers do not run there."""
+    global _forked  # noqa: PLW0603 - it is the process's
+    _forked = bool(_servers)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def _weights() -> Path:

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
     from turnlog.content import Chunk
 
+# Where it is, how its variables in the environment begin, and which encoder it takes.
 _HOSTS: Final = {
-    "openai": ("https://api.openai.com/v1", "OPENAI"),
-    "deepseek": ("https://api.deepseek.com", "DEEPSEEK"),
+    "openai": ("https://api.openai.com/v1", "OPENAI", "openai@1"),
+    "deepseek": ("https://api.deepseek.com", "DEEPSEEK", "deepseek@1"),
 }
 # Tokens of prompt and answer together, by the beginning of the model's name.
 _WINDOWS: Final = (
@@ -191,7 +192,7 @@ def open_openai(
     Raises:
         InvalidModel: no key.
     """
-    own_url, prefix = _HOSTS[provider]
+    own_url, prefix, encoder = _HOSTS[provider]
     key = api_key
     if base_url is None:
         base_url = os.environ.get(f"{prefix}_BASE_URL") or own_url
@@ -201,7 +202,14 @@ def open_openai(
         raise InvalidModel(f"{provider}:{model} needs a key: {hint}")
     if context_window is None:
         context_window = next((size for start, size in _WINDOWS if model.startswith(start)), None)
-    return OpenAIModel(provider, model, base_url, api_key=key, context_window=context_window)
+    return OpenAIModel(
+        provider,
+        model,
+        base_url,
+        api_key=key,
+        encoder=encoder,
+        context_window=context_window,
+    )
 
 
 def open_compatible(

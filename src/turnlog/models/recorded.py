@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class RecordedModel:
     """Serves the answers of a session in their order: messages, and summaries of compactions.
 
-    An answer with chunks in the log comes as those chunks, another one whole. Attempts that failed
-    are no answers and are left out; an answer that was cut off ends where it was cut.
+    An answer whose chunks are in the log comes as those chunks, another one whole. Attempts that
+    failed are no answers and are left out; of an answer that was cut off comes what was kept.
 
     Args:
         session: the session's id, for the model's name.
@@ -104,10 +104,9 @@ def _answers(events: Iterable[Event[Any]]) -> Iterator[Sequence[Chunk]]:
 def _answer(data: AssistantMessage, chunks: list[Chunk]) -> Sequence[Chunk]:
     """The chunks, if they make the message that was logged; else the message in one piece."""
     assembly = Assembly(chunks)
-    made = assembly.visible() if data.interrupted else assembly.blocks()
-    if not chunks or made != data.message.content:
+    if assembly.finish is None or assembly.blocks() != data.message.content:
         return _whole(data.message.content, data.usage)
-    return chunks if assembly.finish is not None else [*chunks, Finish(FinishReason("stop"))]
+    return chunks
 
 
 def _whole(blocks: Sequence[Any], usage: Usage | None) -> Sequence[Chunk]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import anyio
@@ -34,7 +34,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 def model_at(url: str, **options: Any) -> OpenAIModel:
-    """A model of the server, naming calls id-0, id-1 …"""
+    """A model of the server, naming calls id-0, id-1 and so on."""
     ids = iter(range(100))
     return OpenAIModel("test", "m", url, new_id=lambda: f"id-{next(ids)}", **options)
 
@@ -402,17 +402,20 @@ async def test_connections_are_kept_while_connected() -> None:
 async def test_chunks_need_no_reading() -> None:
     """A stream that is entered and left without reading leaks nothing."""
     async with chat_server(Reply.events(*words("x"), "[DONE]")) as server:
-        async with model_at(server.url).stream(BODY):
-            pass
+        model = model_at(server.url)
+        async with model.stream(BODY):
+            assert not server.left.is_set()
 
 
 async def test_an_iterator_that_is_closed_inside() -> None:
     """The chunks may be closed before their block is left."""
     async with chat_server(Reply.events(*words("x"), "[DONE]")) as server:
-        async with model_at(server.url).stream(BODY) as chunks:
-            async with aclosing(chunks) as inner:  # pyright: ignore[reportArgumentType]
-                async for _ in inner:
-                    break
+        model = model_at(server.url)
+        async with model.stream(BODY) as chunks:
+            assert isinstance(chunks, AsyncGenerator)
+            async for _ in chunks:
+                break
+            await chunks.aclose()
 
 
 def test_names_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,7 +430,8 @@ def test_names_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidModel, match="api_key"):
         open_model("openai:gpt-5-mini", base_url="http://127.0.0.1:1/v1")
     monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-deep")
-    assert open_model("deepseek:deepseek-chat").name == "deepseek:deepseek-chat"
+    model = open_model("deepseek:deepseek-chat")
+    assert (model.name, model.encoder) == ("deepseek:deepseek-chat", "deepseek@1")
 
 
 async def test_a_key_goes_only_to_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
