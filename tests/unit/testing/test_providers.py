@@ -59,6 +59,8 @@ def result(call_id: Json = "a", *content: Json, **over: Json) -> Json:
     return says("tool", *(content or (text(),)), toolCallId=call_id, isError=False, **over)
 
 
+NO_MESSAGE: Json = "x"
+
 NEUTRAL_LEGAL: dict[str, Json] = {
     "nothing": [],
     "a conversation": [says("system", text()), says("user", text()), says("assistant", text())],
@@ -81,6 +83,7 @@ NEUTRAL_LEGAL: dict[str, Json] = {
         result("a"),
         result("a"),
     ],
+    "reasoning": [says("assistant", {"type": "reasoning", "text": "x"})],
     "empty reasoning with a signature": [
         says("assistant", {"type": "reasoning", "text": "", "signature": "s"})
     ],
@@ -102,7 +105,7 @@ NEUTRAL_BROKEN: list[Case] = [
     (Rule.NOT_JSON, [says("user", text(), x=cyclic())]),
     (Rule.LONE_SURROGATE, [says("user", text("a\ud800"))]),
     (Rule.LONE_SURROGATE, [says("user", text(), x={"\udfff": 1})]),
-    (Rule.MESSAGE_SHAPE, ["x"]),
+    (Rule.MESSAGE_SHAPE, [NO_MESSAGE]),
     (Rule.MESSAGE_SHAPE, [says("user", text(), id="")]),
     (Rule.MESSAGE_SHAPE, [says("user", text(), source=None)]),
     (Rule.MESSAGE_SHAPE, [says("assistant", call()), {**result(), "isError": "no"}]),
@@ -253,6 +256,10 @@ OPENAI_LEGAL: dict[str, Json] = {
         tool_choice={"type": "function", "function": {"name": "f"}},
         parallel_tool_calls=False,
     ),
+    "a tool without parameters": oa(
+        tools=[{"type": "function", "function": {"name": "f"}}], tool_choice="auto"
+    ),
+    "plain text": oa(response_format={"type": "text"}),
     "options": oa(
         stream=True,
         stream_options={"include_usage": True},
@@ -272,7 +279,14 @@ OPENAI_BROKEN: list[Case] = [
     (Rule.UNKNOWN_KEY, oa(oa_says("assistant", reasoning_content="r"))),
     (Rule.UNKNOWN_KEY, oa(oa_says("user", tool_calls=[]))),
     (Rule.UNKNOWN_KEY, oa(oa_calls({**oa_call(), "index": 0}), oa_result())),
+    (Rule.UNKNOWN_KEY, oa(oa_says("assistant", reasoning_content=None))),
+    (Rule.UNKNOWN_KEY, oa(oa_calls(oa_call(description="d")), oa_result())),
+    (
+        Rule.UNKNOWN_KEY,
+        oa(oa_says("user", [{"type": "image_url", "image_url": {"url": "u", "id": 1}}])),
+    ),
     (Rule.UNKNOWN_KEY, oa(tools=[oa_tool(input_schema={})])),
+    (Rule.UNKNOWN_KEY, oa(tools=[{**oa_tool(), "cache_control": None}])),
     (Rule.MODEL, oa(model="")),
     (Rule.MODEL, {"messages": [oa_says("user")]}),
     (Rule.MAX_TOKENS, oa(max_tokens=0)),
@@ -290,7 +304,8 @@ OPENAI_BROKEN: list[Case] = [
     ),
     (Rule.TOOLS_SHAPE, oa(tools=[])),
     (Rule.TOOLS_SHAPE, oa(tools=[oa_tool(f"f{index}") for index in range(129)])),
-    (Rule.TOOLS_SHAPE, oa(tools=[{"name": "f"}])),
+    (Rule.TOOLS_SHAPE, oa(tools=[{"type": "function", "name": "f"}])),
+    (Rule.TOOLS_SHAPE, oa(tools=[{**oa_tool(), "type": "custom"}])),
     (Rule.TOOLS_SHAPE, oa(tools=[oa_tool(description=1)])),
     (Rule.TOOLS_SHAPE, oa(tools=[oa_tool(strict="yes")])),
     (Rule.TOOL_NAME, oa(tools=[oa_tool("a b")])),
@@ -304,6 +319,11 @@ OPENAI_BROKEN: list[Case] = [
     (Rule.TOOL_SCHEMA, oa(tools=[oa_tool(parameters={"type": "object", "properties": []})])),
     (Rule.TOOL_SCHEMA, oa(tools=[oa_tool(parameters={"type": "object", "required": [1]})])),
     (Rule.TOOL_CHOICE, oa(tool_choice="auto")),
+    (Rule.TOOL_CHOICE, oa(tool_choice="any")),
+    (
+        Rule.TOOL_CHOICE,
+        oa(tools=[oa_tool()], tool_choice={"type": "tool", "function": {"name": "f"}}),
+    ),
     (Rule.TOOL_CHOICE, oa(parallel_tool_calls=True)),
     (Rule.TOOL_CHOICE, oa(tools=[oa_tool()], parallel_tool_calls=None)),
     (Rule.TOOL_CHOICE, oa(tools=[oa_tool()], tool_choice="any")),
@@ -347,7 +367,7 @@ OPENAI_BROKEN: list[Case] = [
     (Rule.CALL_SHAPE, oa(oa_calls({**oa_call(), "type": "custom"}), oa_result())),
     (Rule.CALL_SHAPE, oa(oa_calls(oa_call(arguments={})), oa_result())),
     (Rule.CALL_ID, oa(oa_calls(oa_call("")))),
-    (Rule.CALL_ID, oa(oa_calls(oa_call(None)))),
+    (Rule.CALL_ID, oa(oa_calls(oa_call(5)))),
     (Rule.CALL_ID, oa(oa_calls(oa_call("x" * 65)), oa_result("x" * 65))),
     (Rule.CALL_ID_REPEATED, oa(oa_calls(oa_call(), oa_call()), oa_result(), oa_result())),
     (Rule.CALL_WITHOUT_RESULT, oa(oa_calls(oa_call()))),
@@ -499,6 +519,7 @@ ANTHROPIC_BROKEN: list[Case] = [
     (Rule.UNKNOWN_KEY, an({**bot(), "id": "m"})),
     (Rule.UNKNOWN_KEY, an(system=[{**part(), "id": "m"}])),
     (Rule.UNKNOWN_KEY, an(bot({**part(), "signature": "s"}))),
+    (Rule.UNKNOWN_KEY, an(bot({**part(), "id": "a"}))),
     (Rule.UNKNOWN_KEY, an(bot(marked(THOUGHT), part()))),
     (Rule.UNKNOWN_KEY, an(tools=[an_tool(parameters={})])),
     (Rule.UNKNOWN_KEY, an(bot(marked(part(), scope="x")))),
@@ -586,6 +607,7 @@ ANTHROPIC_BROKEN: list[Case] = [
     (Rule.RESULT_REPEATED, an(bot(use()), user(answer(), answer()))),
     (Rule.RESULT_NOT_ADJACENT, an(bot(use()), user(), bot(), user(answer()))),
     (Rule.RESULT_CALL_ID_MISSING, an(bot(), user(answer(None)))),
+    (Rule.RESULT_CALL_ID_MISSING, an(bot(), user(answer("")))),
     (Rule.RESULT_AFTER_CONTENT, an(bot(use()), user(part(), answer()))),
     (
         Rule.RESULT_AFTER_CONTENT,
@@ -626,6 +648,23 @@ def test_every_rule_is_shown_broken(rules: frozenset[Rule], cases: list[Case]) -
 def test_every_name_is_some_validators_rule() -> None:
     """No rule has a name without a validator that knows it."""
     assert set(Rule) == neutral.RULES | openai.RULES | anthropic.RULES
+
+
+@pytest.mark.parametrize(
+    ("found", "rule"),
+    [
+        (check_neutral([says("assistant", call()), NO_MESSAGE, result()]), Rule.MESSAGE_SHAPE),
+        (check_openai(oa(oa_calls(oa_call()), "x", oa_result())), Rule.MESSAGE_SHAPE),
+        (check_anthropic(an(bot(use()), "x", user(answer()))), Rule.MESSAGE_SHAPE),
+        (check_anthropic(an(bot(use()), user(), user(answer()))), Rule.ROLES_ALTERNATE),
+    ],
+    ids=["neutral", "openai", "anthropic", "anthropic, two users"],
+)
+def test_what_stands_between_a_call_and_its_result_parts_them(
+    found: list[Violation], rule: Rule
+) -> None:
+    """Something illegal between a call and its result breaks adjacency too."""
+    assert rules_of(found) == [rule, Rule.RESULT_NOT_ADJACENT]
 
 
 @pytest.mark.parametrize("check", [check_openai, check_anthropic])
