@@ -1,0 +1,185 @@
+"""What a listing says of a session, kept beside it: derived, disposable, never trusted.
+
+`info.json` says how far the log was read and what was found. If it fits the file, that is all; if
+the log has grown, only the rest is read; if it is missing, or nonsense, the log is read again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from turnlog import jsontext
+from turnlog.errors import TurnlogError
+from turnlog.events import SessionHeader
+from turnlog.stores.info import InfoFold
+from turnlog.stores.jsonl.files import opened, publish, read_at
+from turnlog.stores.jsonl.lines import read_header
+from turnlog.stores.jsonl.names import Segment, folder_name, id_of, segments_in
+from turnlog.stores.jsonl.scan import Mark, Scan, scan, scan_on
+from turnlog.stores.jsonl.segments import complete
+from turnlog.stores.port import SessionInfo
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FILE = "info.json"
+_VERSION = 1
+_MAX = 64 << 20
+_WORTH_KEEPING = 64 << 10  # bytes that were read, after which a reader keeps what it found
+
+
+class _Kept(msgspec.Struct):
+    """What `info.json` holds: the log up to byte `end` of segment `token`.
+
+    The segment had `size` bytes then, and was changed at `changed`, in nanoseconds.
+    """
+
+    version: int
+    token: int
+    end: int
+    size: int
+    changed: int
+    header: dict[str, Any]
+    state: dict[str, Any]
+    problem: str | None = None
+
+
+def info_of(folder: Path) -> SessionInfo | None:
+    """A session's line, whatever state it is in; None if the folder holds no session."""
+    if not segments_in(folder):
+        return None
+    try:
+        return _info(folder)
+    except (TurnlogError, OSError, ValueError) as error:
+        return SessionInfo(id=id_in(folder), health="unreadable", problem=str(error))
+
+
+def id_in(folder: Path) -> str:
+    """The id of the session in a folder, whose name tells it unless it is long."""
+    if folder_name(id_of(folder.name)) != folder.name:
+        head = complete(segments_in(folder)[:1])
+        if head is not None:
+            with suppress(TurnlogError):  # nameless then: the name of its folder is what is left
+                return read_header(head[1].line).id
+    return id_of(folder.name)
+
+
+def keep_info(folder: Path) -> None:
+    """Write what a listing will need, where that is possible."""
+    with suppress(TurnlogError, OSError, ValueError):  # derived: the listing reads the log then
+        _info(folder, always=True)
+
+
+def _info(folder: Path, *, always: bool = False) -> SessionInfo:
+    top = complete(segments_in(folder))
+    changed = 0 if top is None else top[0].path.stat().st_mtime_ns  # before it is read
+    known = None if top is None else _known(folder, top[0])
+    found: Scan | None = None
+    if known is not None and not known.fits(changed):
+        found = scan_on(known.mark) if known.has_grown() else None
+        if found is None or found.damage:
+            known = None
+    begun = 0 if known is None else known.mark.end
+    if known is None:
+        found = scan(folder, None)
+        known = _Known.from_scan(found)
+    elif found is not None:
+        known = known.and_then(found)
+    if found is not None and (always or found.mark.end - begun > _WORTH_KEEPING):
+        _keep(folder, known, changed)
+    problem = None if known.fold.state().get("accepted") else known.problem
+    return known.fold.info(size=_bytes_of(folder), problem=problem)
+
+
+class _Known:
+    """The line as far as the log was read.
+
+    Args:
+        fold: of the events up to `mark`.
+        mark: how far that is.
+        problem: what is wrong with the log.
+        changed: when the segment was last changed, in nanoseconds, if it was looked up.
+    """
+
+    def __init__(
+        self, fold: InfoFold, mark: Mark, problem: str | None, changed: int | None = None
+    ) -> None:
+        self.fold = fold
+        self.mark = mark
+        self.problem = problem
+        self._changed = changed
+
+    @classmethod
+    def from_scan(cls, found: Scan) -> _Known:
+        """What a whole log says."""
+        known = cls(InfoFold(found.mark.header), found.mark, None)
+        known.problem = found.damage[0].reason if found.damage else None
+        return known.and_then(found)
+
+    def and_then(self, found: Scan) -> _Known:
+        """What is known when more was read."""
+        fold = self.fold
+        if found.mark.header != fold.header:
+            fold = InfoFold(found.mark.header, fold.state())
+        fold.add(found.events)
+        fold.next_seq = found.mark.next_seq
+        return _Known(fold, found.mark, self.problem)
+
+    def fits(self, changed: int) -> bool:
+        """Whether the segment is still as it was."""
+        return changed == self._changed and self._size() == self.mark.size
+
+    def has_grown(self) -> bool:
+        """Whether the segment is longer than it was: else what was read may have changed."""
+        return self._size() > self.mark.size
+
+    def _size(self) -> int:
+        return self.mark.segment.path.stat().st_size
+
+
+def _known(folder: Path, top: Segment) -> _Known | None:
+    """What was kept of a log that ends in the segment `top`, if it can be used."""
+    try:
+        with opened(folder / _FILE) as fd:
+            kept = _read_kept(read_at(fd, 0, _MAX))
+        header = SessionHeader.from_dict(kept.header)
+    except (OSError, ValueError, TurnlogError):
+        return None
+    if (kept.version, kept.token) != (_VERSION, top.token) or not 0 <= kept.end <= kept.size:
+        return None
+    fresh = InfoFold(header).state()
+    if folder_name(header.id) != folder.name or not all(
+        type(kept.state.get(key)) is type(value) for key, value in fresh.items()
+    ):
+        return None
+    fold = InfoFold(header, kept.state)
+    mark = Mark(top, kept.end, kept.size, fold.next_seq, header)
+    return _Known(fold, mark, kept.problem, kept.changed)
+
+
+def _read_kept(raw: bytes) -> _Kept:
+    return msgspec.convert(jsontext.decode(raw), _Kept)  # not msgspec.json: lone surrogates
+
+
+def _keep(folder: Path, known: _Known, changed: int) -> None:
+    mark = known.mark
+    kept = _Kept(
+        _VERSION,
+        mark.segment.token,
+        mark.end,
+        mark.size,
+        changed,
+        mark.header.to_dict(),
+        known.fold.state(),
+        known.problem,
+    )
+    with suppress(OSError):  # a folder that cannot be written is read again each time
+        publish(folder / _FILE, jsontext.encode(kept), durable=False)
+
+
+def _bytes_of(folder: Path) -> int:
+    """How many bytes the session's segments take."""
+    return sum(segment.path.stat().st_size for segment in segments_in(folder))
