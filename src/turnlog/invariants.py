@@ -134,6 +134,8 @@ def _again(session: Session) -> Iterator[Finding]:
         except AdmissionError as error:
             yield Finding("fault", error.rule, event.seq, error.detail)
             return
+    while gaps and gaps[0].first_seq == log.next_seq:
+        log.lose(gaps.pop(0))
     for lost in unacknowledged(log):
         yield Finding("fault", "damage", lost.first_seq, _told(lost))
     yield from _views(session, Session(log))

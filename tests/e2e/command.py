@@ -45,7 +45,9 @@ def turnlog(*words: object, encoding: str = "utf-8", tty: bool = False) -> Resul
         status = run([str(word) for word in words])
     finally:
         sys.stdout, sys.stderr = kept
-    return Result(status, out.bytes.getvalue().decode(encoding), err.bytes.getvalue().decode(encoding))
+    return Result(
+        status, out.bytes.getvalue().decode(encoding), err.bytes.getvalue().decode(encoding)
+    )
 
 
 def done(*words: object) -> Result:
