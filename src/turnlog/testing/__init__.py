@@ -1,7 +1,7 @@
 """What turnlog offers to those who test a store, a model or a view of their own.
 
-`StoreConformance` and `StoreDifferential` are pytest classes that a backend's test file subclasses;
-they need the extra `turnlog[testing]`, so they are loaded when they are first asked for. The
+`StoreConformance`, `StoreDifferential` and `ModelConformance` are pytest classes that a backend's
+test file subclasses; they need the extra `turnlog[testing]`, so they are loaded when they are first asked for. The
 validators in `turnlog.testing.providers` and `ScriptedModel`, with the steps of its answers, need
 nothing.
 """
@@ -18,8 +18,16 @@ if TYPE_CHECKING:
     from turnlog.testing.conformance import Handles as Handles
     from turnlog.testing.conformance import StoreConformance as StoreConformance
     from turnlog.testing.conformance import StoreDifferential as StoreDifferential
+    from turnlog.testing.models import ModelConformance as ModelConformance
 
-_SUITES = ("Factory", "Handles", "StoreConformance", "StoreDifferential")
+#: What needs pytest, and where it is.
+_SUITES = {
+    "Factory": "turnlog.testing.conformance",
+    "Handles": "turnlog.testing.conformance",
+    "ModelConformance": "turnlog.testing.models",
+    "StoreConformance": "turnlog.testing.conformance",
+    "StoreDifferential": "turnlog.testing.conformance",
+}
 
 __all__ = [
     "Call",
@@ -28,6 +36,7 @@ __all__ = [
     "Fail",
     "Handles",
     "Hang",
+    "ModelConformance",
     "ScriptedModel",
     "StoreConformance",
     "StoreDifferential",
@@ -43,6 +52,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(msg)
     import pytest  # noqa: PLC0415 - an extra
 
-    suite = "turnlog.testing.conformance"
+    suite = _SUITES[name]
     pytest.register_assert_rewrite(suite)  # so that a failed test says what it compared
     return getattr(import_module(suite), name)
