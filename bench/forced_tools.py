@@ -36,6 +36,7 @@ TOOLS = (
         },
     ),
 )
+KINDS = {"population": {"country": str}, "multiply": {"x": int, "y": int}}
 PROMPTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("How many people live in Sweden?", "population", {"country": "Sweden"}),
     ("What is the population of Japan?", "population", {"country": "Japan"}),
@@ -97,8 +98,8 @@ async def main() -> None:
                         if isinstance(chunk, BlockEnd) and isinstance(chunk.block, ToolCall):
                             call = chunk.block
                             arguments = json.loads(call.arguments)
-                            keys = {tool.name: set(tool.parameters["properties"]) for tool in TOOLS}
-                            valid += set(arguments) == keys.get(call.name)
+                            kinds = {key: type(value) for key, value in arguments.items()}
+                            valid += kinds == KINDS.get(call.name)
                             tool += call.name == name
                             right += (call.name, arguments) == (name, wanted)
                             if "-v" in sys.argv:

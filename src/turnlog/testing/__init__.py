@@ -1,9 +1,9 @@
 """What turnlog offers to those who test a store, a model or a view of their own.
 
 `StoreConformance`, `StoreDifferential` and `ModelConformance` are pytest classes that a backend's
-test file subclasses; they need the extra `turnlog[testing]`, so they are loaded when they are first asked for. The
-validators in `turnlog.testing.providers` and `ScriptedModel`, with the steps of its answers, need
-nothing.
+test file subclasses; they need the extra `turnlog[testing]`, so they are loaded when they are first
+asked for. The validators in `turnlog.testing.providers` and `ScriptedModel`, with the steps of its
+answers, need nothing.
 """
 
 from __future__ import annotations
