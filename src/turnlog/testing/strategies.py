@@ -79,7 +79,8 @@ def histories(draw: Draw, *, cut: bool = True) -> Session:
     session = writer.author.session
     if not cut or draw(st.booleans()):
         return session
-    least = session.header.seed_length or 0
+    inherited = session.header.seed_length
+    least = 0 if inherited is None else inherited + 1  # a child begins with its mark
     return prefix(session, draw(st.integers(least, len(session))))
 
 
