@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from io import BytesIO, TextIOWrapper
 from typing import Any, NamedTuple
 
+import anyio
+
 from turnlog.cli.run import run
+from turnlog.session import Session
+from turnlog.stores import open_store
+from turnlog.stores.live import StoredSession
 
 
 class Result(NamedTuple):
@@ -55,3 +61,23 @@ def done(*words: object) -> Result:
     result = turnlog(*words)
     assert (result.status, result.err) == (0, ""), result
     return result
+
+
+def read(url: str, session_id: str) -> Session:
+    """A session as it is stored."""
+
+    async def work() -> Session:
+        async with open_store(url) as store:
+            return await store.read(session_id)
+
+    return anyio.run(work)
+
+
+def write(url: str, session_id: str, act: Callable[[StoredSession], object]) -> None:
+    """Make or open a session for writing, and act on it."""
+
+    async def work() -> None:
+        async with open_store(url) as store, store.session(session_id) as session:
+            act(session)
+
+    anyio.run(work)

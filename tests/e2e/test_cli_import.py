@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.command import done, turnlog
+from tests.e2e.command import done, read, turnlog, write
 from tests.unit.interop.dsh_files import event, header, line, lines, saved
 from turnlog.errors import AdmissionError, DamagedSession, SessionInUse, StoreError
 from turnlog.events import AnyEvent
@@ -52,26 +52,6 @@ def imported(url: str, *words: object) -> dict[str, Any]:
     """What importing one session reported."""
     (value,) = turnlog("import", *words, "--store", url, "--json").values
     return value
-
-
-def read(url: str, session_id: str = "s-1") -> Session:
-    """The session as it is stored."""
-
-    async def work() -> Session:
-        async with open_store(url) as store:
-            return await store.read(session_id)
-
-    return anyio.run(work)
-
-
-def write(url: str, act: Any, session_id: str = "s-1") -> Any:
-    """Open the session for writing and act on it."""
-
-    async def work() -> Any:
-        async with open_store(url) as store, store.session(session_id, create=False) as session:
-            return act(session)
-
-    return anyio.run(work)
 
 
 def types(session: Session) -> list[str]:
@@ -127,10 +107,10 @@ def test_identical_is_left_alone(tmp_path: Path, url: str) -> None:
     """The same file again changes nothing, also after native events."""
     path = session(tmp_path, user(0), user(1))
     assert imported(url, path)["done"] == "imported"
-    before = read(url).header, list(read(url).events)
+    before = read(url, "s-1").header, list(read(url, "s-1").events)
     assert imported(url, path)["done"] == "identical"
-    assert (read(url).header, list(read(url).events)) == before
-    write(url, lambda s: s.add_user("native"))
+    assert (read(url, "s-1").header, list(read(url, "s-1").events)) == before
+    write(url, "s-1", lambda s: s.add_user("native"))
     assert imported(url, path)["done"] == "identical"
 
 
@@ -139,7 +119,7 @@ def test_a_longer_source_extends(tmp_path: Path, url: str) -> None:
     imported(url, session(tmp_path, user(0), user(1)))
     path = session(tmp_path, user(0), user(1), user(2), event(3))
     assert imported(url, path)["done"] == "extended"
-    session_now = read(url)
+    session_now = read(url, "s-1")
     assert (session_now.header.seed_length, session_now.header.source_length) == (4, 4)
     assert types(session_now) == ["user/message"] * 3 + ["acme/note"]
     assert done("verify", "--all", "--store", url).status == 0
@@ -149,12 +129,12 @@ def test_a_longer_source_extends(tmp_path: Path, url: str) -> None:
 def test_a_longer_source_after_native_events(tmp_path: Path, url: str) -> None:
     """Once something native was appended, a longer source is a conflict and changes nothing."""
     imported(url, session(tmp_path, user(0)))
-    write(url, lambda s: s.add_user("native"))
-    before = types(read(url))
+    write(url, "s-1", lambda s: s.add_user("native"))
+    before = types(read(url, "s-1"))
     result = turnlog("import", session(tmp_path, user(0), user(1)), "--store", url)
     assert result.status == 1
     assert "--on-conflict rename or skip" in result.err
-    assert types(read(url)) == before
+    assert types(read(url, "s-1")) == before
 
 
 @pytest.mark.parametrize(
@@ -166,7 +146,7 @@ def test_conflicts(tmp_path: Path, url: str, other: list[dict[str, Any]]) -> Non
     path = session(tmp_path, *other)
     assert "error" in imported(url, path)
     assert imported(url, path, "--on-conflict", "skip")["done"] == "skipped"
-    assert types(read(url)) == ["user/message"] * 2
+    assert types(read(url, "s-1")) == ["user/message"] * 2
     first = imported(url, path, "--on-conflict", "rename")
     assert (first["id"], first["done"]) == ("s-1-2", "imported")
     again = imported(url, path, "--on-conflict", "rename")
@@ -195,7 +175,7 @@ def test_a_renamed_import_reads_the_same(tmp_path: Path, url: str) -> None:
     path = session(tmp_path, {**user(0), "data": message})
     imported(url, path)
     imported(url, path, "--as", "other")
-    assert list(read(url).derive_messages()) == list(read(url, "other").derive_messages())
+    assert list(read(url, "s-1").derive_messages()) == list(read(url, "other").derive_messages())
 
 
 # -- verbatim ----------------------------------------------------------------------------------
@@ -214,7 +194,7 @@ def test_renamed_types_keep_the_sources_own(tmp_path: Path, url: str) -> None:
         "steering/message",
         steering,
     )
-    (message,) = read(url).derive_messages()
+    (message,) = read(url, "s-1").derive_messages()
     assert (message.role, message.text, message.id) == ("user", "hi", "legacy-message:s-1:0")
 
 
@@ -223,7 +203,7 @@ def test_header_of_an_import(tmp_path: Path, url: str) -> None:
     wire = header(3, createdAt=7, cwd="/somewhere", parentSession="p", delegationDepth=0, x=[1])
     saved(tmp_path, lines(wire, user(0)))
     imported(url, tmp_path / "session.jsonl")
-    found = read(url).header
+    found = read(url, "s-1").header
     assert (found.id, found.created_at, found.cwd, found.parent_session) == (
         "s-1",
         7,
@@ -240,8 +220,8 @@ def test_header_of_an_import(tmp_path: Path, url: str) -> None:
 def test_a_header_with_wrong_fields(tmp_path: Path, url: str, more: dict[str, Any]) -> None:
     """A foreign header whose fields are not what they should be is kept, and not believed."""
     imported(url, session(tmp_path, user(0), **more))
-    assert read(url).header.cwd is None
-    assert (read(url).header.source or {}).items() >= more.items()
+    assert read(url, "s-1").header.cwd is None
+    assert (read(url, "s-1").header.source or {}).items() >= more.items()
 
 
 # -- opening an import -------------------------------------------------------------------------
@@ -251,10 +231,10 @@ OPEN_TURN = [{"type": "turn/start", "seq": 0, "time": 0, "data": {"turn": 1}}, u
 
 
 def test_opening_appends_nothing(tmp_path: Path, url: str) -> None:
-    """An imported session that is opened for writing and closed is what it was, its open turn too."""
+    """An import that is opened for writing and closed is what it was, its open turn too."""
     imported(url, session(tmp_path, *OPEN_TURN))
-    write(url, lambda _: None)
-    assert types(read(url)) == ["turn/start", "user/message"]
+    write(url, "s-1", lambda _: None)
+    assert types(read(url, "s-1")) == ["turn/start", "user/message"]
     notes = done("verify", "s-1", "--store", url, "--json").values
     assert "open-turn" in [note["rule"] for note in notes]
 
@@ -267,9 +247,9 @@ def test_the_first_native_event_ends_the_seed(tmp_path: Path, url: str) -> None:
         session.add_user("native")
         session.add_user("again")
 
-    write(url, act)
+    write(url, "s-1", act)
     native = ["session/end-seed", "turn/end", "user/message", "user/message"]
-    assert types(read(url))[2:] == native
+    assert types(read(url, "s-1"))[2:] == native
     assert done("verify", "s-1", "--store", url).status == 0
 
 
@@ -282,8 +262,8 @@ def test_a_refused_first_event_leaves_the_seed(tmp_path: Path, url: str) -> None
             session.append("user/message", {"no": "message"}, surface_op="append")
         assert session.next_seq == 2
 
-    write(url, act)
-    assert types(read(url)) == ["turn/start", "user/message"]
+    write(url, "s-1", act)
+    assert types(read(url, "s-1")) == ["turn/start", "user/message"]
 
 
 def test_repair_of_an_import_says_what_it_appended(tmp_path: Path, url: str) -> None:
@@ -319,8 +299,8 @@ def test_a_suspended_import_is_closed_by_the_first_native_event(tmp_path: Path, 
             version=4,
         ),
     )
-    write(url, lambda s: s.add_user("native"))
-    added = read(url).events[4:]
+    write(url, "s-1", lambda s: s.add_user("native"))
+    added = read(url, "s-1").events[4:]
     kinds = ["session/end-seed", "tool/result", "step/end", "turn/end", "user/message"]
     assert [event.type for event in added] == kinds
     assert added[1].data.error.code == "TOOL_NOT_STARTED"
@@ -339,7 +319,7 @@ def test_a_gap_survives_storage(tmp_path: Path, url: str) -> None:
     broken = b'{"type":"user/message","seq":1,"ti\n'
     path = damaged(tmp_path, line(user(0)), broken, line(user(2)), line(user(3)))
     assert imported(url, path)["damage"] == 1
-    found = read(url)
+    found = read(url, "s-1")
     assert [event.seq for event in found.events] == [0, 2, 3]
     (lost,) = found.damage
     assert (lost.first_seq, lost.last_seq, lost.offset, lost.length) == (
@@ -349,7 +329,9 @@ def test_a_gap_survives_storage(tmp_path: Path, url: str) -> None:
         len(broken) - 1,
     )
     assert lost.place == str(path)
-    (kept,) = found.header.source_damage or ()
+    damage = found.header.source_damage
+    assert damage is not None
+    (kept,) = damage
     assert base64.b64decode(kept["bytes"]) == broken[:-1]
     assert imported(url, path)["done"] == "identical"
 
@@ -362,7 +344,7 @@ def test_a_damaged_import_is_read_only_until_accepted(tmp_path: Path, url: str) 
         with pytest.raises(DamagedSession):
             session.add_user("native")
 
-    write(url, refused)
+    write(url, "s-1", refused)
     result = turnlog("repair", "s-1", "--store", url)
     assert (result.status, result.out) == (1, "")
     assert "--accept-damage" in result.err
@@ -371,13 +353,13 @@ def test_a_damaged_import_is_read_only_until_accepted(tmp_path: Path, url: str) 
     assert turnlog("verify", "s-1", "--store", url).status == 1
     result = done("repair", "s-1", "--accept-damage", "--store", url)
     assert "session/damage-acknowledged" in result.out
-    write(url, lambda s: s.add_user("native"))
-    assert types(read(url))[2:] == [
+    write(url, "s-1", lambda s: s.add_user("native"))
+    assert types(read(url, "s-1"))[2:] == [
         "session/end-seed",
         "session/damage-acknowledged",
         "user/message",
     ]
-    assert [event.seq for event in read(url).events] == [0, 2, 3, 4, 5]
+    assert [event.seq for event in read(url, "s-1").events] == [0, 2, 3, 4, 5]
     (info,) = done("ls", "--store", url, "--json").values
     assert info.get("health", "ok") == "ok"
 
@@ -385,21 +367,21 @@ def test_a_damaged_import_is_read_only_until_accepted(tmp_path: Path, url: str) 
 def test_lost_records_at_the_end(tmp_path: Path, url: str) -> None:
     """Unreadable records at the end count: native events go on behind them."""
     imported(url, damaged(tmp_path, line(user(0)), b"garbage\n", b"more\n"))
-    assert read(url).next_seq == 3
+    assert read(url, "s-1").next_seq == 3
     done("repair", "s-1", "--accept-damage", "--store", url)
-    write(url, lambda s: s.add_user("native"))
-    found = read(url)
+    write(url, "s-1", lambda s: s.add_user("native"))
+    found = read(url, "s-1")
     assert [event.seq for event in found.events] == [0, 3, 4, 5]
     assert types(found)[1:] == ["session/end-seed", "session/damage-acknowledged", "user/message"]
     done("fork", "s-1", "--as", "child", "--store", url)
     assert [e.seq for e in read(url, "child").events][:4] == [0, 3, 4, 5]
-    write(url, lambda s: s.add_user("native"), "child")
+    write(url, "child", lambda s: s.add_user("native"))
 
 
 def test_garbage_between_events_that_follow(tmp_path: Path, url: str) -> None:
     """Garbage that cost no event is damage too, and no gap."""
     imported(url, damaged(tmp_path, line(user(0)), b"\0\0\0\n", line(user(1))))
-    found = read(url)
+    found = read(url, "s-1")
     assert [event.seq for event in found.events] == [0, 1]
     assert [damage.first_seq for damage in found.damage] == [None]
 
@@ -416,7 +398,7 @@ def test_a_record_that_may_not_be_an_event(tmp_path: Path, url: str) -> None:
     """A record with a payload that no log may hold is damage, and its bytes are kept."""
     deep = b'{"type":"acme/x","seq":1,"time":1,"data":' + b"[" * 600 + b"]" * 600 + b"}\n"
     imported(url, damaged(tmp_path, line(user(0)), deep, line(user(2))))
-    found = read(url)
+    found = read(url, "s-1")
     assert [event.seq for event in found.events] == [0, 2]
     assert "512 levels" in found.damage[0].reason
 
@@ -464,7 +446,7 @@ def test_an_interrupted_import_does_not_look_whole(
     (info,) = done("ls", "--store", url, "--json").values
     assert info["health"] == "damaged"
     assert f"interrupted at {after} of 3" in info["problem"]
-    assert read(url).next_seq == 3
+    assert read(url, "s-1").next_seq == 3
     result = turnlog("verify", "s-1", "--store", url)
     assert result.status == 1
 
@@ -472,9 +454,9 @@ def test_an_interrupted_import_does_not_look_whole(
         with pytest.raises(StoreError):
             session.add_user("native")
 
-    write(url, refused)
+    write(url, "s-1", refused)
     assert imported(url, path)["done"] == "imported"
-    assert [event.seq for event in read(url).events] == [0, 1, 2]
+    assert [event.seq for event in read(url, "s-1").events] == [0, 1, 2]
     assert done("verify", "s-1", "--store", url).status == 0
 
 
@@ -485,8 +467,8 @@ def test_an_interrupted_import_can_be_accepted(
     path = session(tmp_path, user(0), user(1), user(2))
     interrupted(url, path, 1, monkeypatch)
     done("repair", "s-1", "--accept-damage", "--store", url)
-    write(url, lambda s: s.add_user("native"))
-    assert [event.seq for event in read(url).events] == [0, 3, 4, 5]
+    write(url, "s-1", lambda s: s.add_user("native"))
+    assert [event.seq for event in read(url, "s-1").events] == [0, 3, 4, 5]
     assert "error" in imported(url, path)
 
 
@@ -501,7 +483,7 @@ def test_a_session_in_use_is_not_extended(tmp_path: Path, url: str) -> None:
                 await second.adopt(incoming.header, incoming)
 
     anyio.run(work)
-    assert len(read(url)) == 1
+    assert len(read(url, "s-1")) == 1
 
 
 # -- turnlog's own files -----------------------------------------------------------------------
@@ -520,9 +502,9 @@ def test_detached_sessions_come_back(tmp_path: Path, url: str) -> None:
     other = f"jsonl:{tmp_path / 'other'}"
     report = imported(other, tmp_path / "saved.jsonl")
     assert (report["id"], report["events"], report["format"]) == ("s-1", 2, "turnlog/v0")
-    assert list(read(other).events) == list(read(url).events)
-    write(other, lambda s: s.add_user("three"))
-    assert types(read(other))[2:] == ["session/end-seed", "user/message"]
+    assert list(read(other, "s-1").events) == list(read(url, "s-1").events)
+    write(other, "s-1", lambda s: s.add_user("three"))
+    assert types(read(other, "s-1"))[2:] == ["session/end-seed", "user/message"]
     assert imported(other, tmp_path / "saved.jsonl")["done"] == "identical"
 
 
@@ -530,12 +512,12 @@ def test_an_import_that_went_on_comes_back(tmp_path: Path, url: str) -> None:
     """An import with native events, exported and imported again, still reads its seed as it was."""
     legacy = {"content": TEXT, "source": {"kind": "user"}}
     imported(url, session(tmp_path, {**user(0), "data": legacy}))
-    write(url, lambda s: s.add_user("native"))
+    write(url, "s-1", lambda s: s.add_user("native"))
     done("export", "s-1", "--store", url, "-o", tmp_path / "again.jsonl")
     other = f"jsonl:{tmp_path / 'other'}"
     assert imported(other, tmp_path / "again.jsonl")["format"] == "dsh/v0"
-    assert list(read(other).derive_messages()) == list(read(url).derive_messages())
-    header_now = read(other).header
+    assert list(read(other, "s-1").derive_messages()) == list(read(url, "s-1").derive_messages())
+    header_now = read(other, "s-1").header
     assert (header_now.seed_length, header_now.source_length) == (3, 1)
     assert done("verify", "s-1", "--store", other).status == 0
 
@@ -552,7 +534,7 @@ def test_damaged_files_of_ours(tmp_path: Path, url: str) -> None:
     report = imported(other, tmp_path / "x.jsonl")
     assert (report["damage"], report["events"]) == (2, 4)
     assert "torn tail" in report["notes"][0]
-    found = read(other)
+    found = read(other, "s-1")
     assert [event.seq for event in found.events] == [0, 2]
     assert [(d.first_seq, d.last_seq) for d in found.damage] == [(1, 1), (3, 3)]
 

@@ -11,10 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.command import done
+from tests.e2e.command import done, read
 from turnlog.content import Message, Text, ToolCall
 from turnlog.events import AnyEvent, TurnEnd
-from turnlog.session import Session
 from turnlog.stores import open_store
 
 SESSIONS = [
@@ -39,16 +38,6 @@ def imported(corpus: Path, name: str, folder: Path) -> tuple[str, str]:
     assert line["done"] == "imported"
     assert "damage" not in line
     return url, line["id"]
-
-
-def read(url: str, session_id: str) -> Session:
-    """The session as it is stored."""
-
-    async def work() -> Session:
-        async with open_store(url) as store:
-            return await store.read(session_id)
-
-    return anyio.run(work)
 
 
 def pieces(message: Message) -> Iterator[str]:

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, TextIO
@@ -105,8 +106,9 @@ def rows(table: Iterable[tuple[str, str]]) -> None:
     indent = max((len(name) for name, _ in pairs), default=0) + 2
     for name, value in pairs:
         if columns is not None and indent + len(value) > columns:
-            say(styled(name, "dim"))
-            say(f"  {value}")
+            say(styled(cut(name, columns), "dim"))
+            for line in textwrap.wrap(value, max(columns - 4, 10), break_long_words=True):
+                say(f"    {line}")
         else:
             say(f"{styled(name.ljust(indent), 'dim')}{value}")
 

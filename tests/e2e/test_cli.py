@@ -1,0 +1,512 @@
+"""The command line as a person or a script uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import done, read, turnlog, write
+from turnlog.cli.app import app
+from turnlog.cli.options import data_folder
+from turnlog.content import ToolCall
+from turnlog.session import Session
+from turnlog.stores.live import StoredSession
+
+COMMANDS = sorted(name for name in app if not name.startswith("-"))
+HOSTILE = "\x1b]0;owned\x07\x9b2J\u202egnp.exe \ud800 \r\x00"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A store of its own."""
+    return f"jsonl:{tmp_path / 'store'}"
+
+
+def talk(session: Session) -> None:
+    """A question, a call, its result, an answer, and a summary of the first three."""
+    session.append("turn/start", {"turn": 1})
+    session.append("step/start", {"turn": 1, "step": 1})
+    session.add_user("what is the weather?")
+    session.add_assistant(ToolCall("c1", "weather", '{"in":"Oslo"}'), model="m", turn=1, step=1)
+    session.append(
+        "tool/call", {"callId": "c1", "name": "weather", "arguments": "{}", "turn": 1, "step": 1}
+    )
+    session.add_tool_result("c1", "rain", turn=1, step=1)
+    session.append("step/end", {"turn": 1, "step": 1})
+    session.append("step/start", {"turn": 1, "step": 2})
+    session.add_assistant("it rains", model="m", turn=1, step=2)
+    session.append("step/end", {"turn": 1, "step": 2})
+    session.append("turn/end", {"turn": 1, "reason": {"kind": "completed"}})
+    session.append("compaction/start", {"compactionId": "k"})
+    summary = {"id": "sum", "role": "user", "source": {"kind": "compact-checkpoint"}}
+    session.append(
+        "user/message",
+        {**summary, "content": [{"type": "text", "text": "rain was asked for"}]},
+        surface_op={"op": "replace", "start": 2, "end": 5},
+        source_event_seqs=[2, 3, 5],
+    )
+    session.append("compaction/end", {"compactionId": "k"})
+
+
+@pytest.fixture
+def demo(url: str) -> str:
+    """A store with one session, `demo`."""
+    write(url, "demo", talk)
+    return url
+
+
+# -- help --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command's help says what it does, has examples that name it, and fits 40 columns."""
+    monkeypatch.setenv("COLUMNS", "40")
+    text = done(command, "--help").out
+    assert f"Usage: turnlog {command}" in text
+    _, _, examples = text.partition("Examples:")
+    assert f"turnlog {command}" in examples
+    assert max(map(len, text.splitlines())) <= 40
+
+
+def test_help_lists_every_command() -> None:
+    """`turnlog --help`, and `turnlog` alone, list the commands."""
+    text = done("--help").out
+    assert [name for name in COMMANDS if f" {name} " not in text] == []
+    assert done().out == text
+
+
+def test_help_loads_nothing_that_commands_need() -> None:
+    """Asking for help loads no store, no reader, no event loop."""
+    probe = (
+        "import sys; sys.argv = ['turnlog', '--help']\n"
+        "from turnlog.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", probe], check=True, capture_output=True, text=True
+    ).stderr.split()
+    heavy = {"anyio", "asyncio", "zstandard", "turnlog.stores", "turnlog.interop", "sqlite3"}
+    assert heavy & set(output) == set()
+
+
+def test_every_command_takes_store_and_json() -> None:
+    """--store and --json are in the help of each command."""
+    for command in COMMANDS:
+        text = done(command, "--help").out
+        assert "--store" in text
+        assert "--json" in text
+
+
+# -- misuse and failure ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sho"],
+        ["show"],
+        ["show", "a", "b"],
+        ["show", "demo", "--at", "x"],
+        ["ls", "--bogus"],
+        ["messages", "demo", "--dialect", "klingon"],
+        ["ls", "--store", "gopher:x"],
+        ["ls", "--store", "nothing"],
+        ["ls", "--store", "jsonl:"],
+        ["verify"],
+        ["verify", "demo", "--all"],
+        ["fork", "demo", "--at", "1", "--before-compaction", "0"],
+        ["import"],
+    ],
+)
+def test_misuse(words: list[str], demo: str) -> None:
+    """Words that make no command are one line on standard error and status 2."""
+    words = words if "--store" in words else ["--store", demo, *words]
+    result = turnlog(*words)
+    assert (result.status, result.out) == (2, "")
+    assert len(result.err.splitlines()) == 1
+    assert result.err.startswith("turnlog: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["show", "demi"], "did you mean 'demo'?"),
+        (["tail", "zzz"], "there is 'demo'"),
+        (["repair", "demi"], "did you mean 'demo'?"),
+        (["fork", "demi"], "did you mean 'demo'?"),
+        (["verify", "nope", "--json"], ""),
+        (["events", "demo", "--type", "tool/cal"], "did you mean 'tool/call'"),
+        (["show", "demo", "--at", "99"], "from 0 to 13"),
+        (["messages", "demo", "--at", "99"], "from 0 to 13"),
+        (["requests", "demo", "--show", "7"], "there is none"),
+        (["fork", "demo", "--at", "99"], "from 0 to 13"),
+        (["fork", "demo", "--as", "demo"], "exists already"),
+        (["fork", "demo", "--before-compaction", "3"], "there are 0 to 0"),
+        (["export", "demo", "-o", "/nonexistent/x"], "cannot write"),
+    ],
+)
+def test_failure(words: list[str], hint: str, demo: str) -> None:
+    """What does not exist is one line that says what does, and status 1."""
+    result = turnlog(*words, "--store", demo)
+    assert result.status == 1
+    lines = (result.err + result.out).splitlines()
+    assert len(lines) == 1
+    assert hint in lines[0]
+
+
+def test_a_known_type_that_does_not_occur(demo: str) -> None:
+    """A type of the vocabulary that a session does not have is no error."""
+    assert done("events", "demo", "--type", "llm/retry", "--store", demo).out == ""
+
+
+def test_a_bug_is_one_line(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected error is one line that says how to see more; TURNLOG_DEBUG shows it."""
+    monkeypatch.setattr("turnlog.cli.reading._say_info", None)
+    result = turnlog("ls", "--store", demo)
+    assert (result.status, result.out) == (1, "")
+    assert len(result.err.splitlines()) == 1
+    assert "TURNLOG_DEBUG=1" in result.err
+    monkeypatch.setenv("TURNLOG_DEBUG", "1")
+    with pytest.raises(TypeError):
+        turnlog("ls", "--store", demo)
+
+
+def test_options_before_the_command(demo: str) -> None:
+    """--store and --json mean the same before the command."""
+    after = done("ls", "--store", demo, "--json").out
+    assert done("--json", "--store", demo, "ls").out == after
+    assert done(f"--store={demo}", "ls", "--json").out == after
+
+
+# -- which store -------------------------------------------------------------------------------
+
+
+def test_the_environment_names_the_store(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TURNLOG_STORE is the store where --store is not given."""
+    monkeypatch.setenv("TURNLOG_STORE", demo)
+    assert "demo" in done("ls").out
+    assert turnlog("ls", "--store", "memory:").out == ""
+
+
+def test_the_default_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a name the store is a private folder in the user's data folder."""
+    monkeypatch.delenv("TURNLOG_STORE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert data_folder() == tmp_path / "turnlog"
+    result = turnlog("ls")
+    assert (result.status, result.out) == (0, "")
+    folder = tmp_path / "turnlog" / "sessions"
+    assert str(folder) in result.err
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def test_ls(demo: str) -> None:
+    """`ls` says id, counts and title; --json gives an object a line."""
+    out = done("ls", "--store", demo).out
+    assert "demo" in out
+    assert "what is the weather?" in out
+    (info,) = done("ls", "--store", demo, "--json").values
+    assert (info["id"], info["events"], info["messages"]) == ("demo", 14, 4)
+
+
+def test_show(demo: str) -> None:
+    """`show` is the conversation as it happened; tools, and what is shadowed, on demand."""
+    out = done("show", "demo", "--store", demo).out
+    assert out == "user  #2\nwhat is the weather?\n\nassistant (m)  #8\nit rains\n\n"
+    out = done("show", "demo", "--tools", "--store", demo).out
+    assert '[call c1] weather {"in":"Oslo"}' in out
+    assert "tool result c1  #5\nrain" in out
+    out = done("show", "demo", "--shadowed", "--store", demo).out
+    assert "user  #2  (the model sees #12 instead)" in out
+    assert "compact-checkpoint  #12  (stands for #2 to #5)\nrain was asked for" in out
+    out = done("show", "demo", "--at", "5", "--store", demo).out
+    assert out == "user  #2\nwhat is the weather?\n\n"
+
+
+def test_show_json(demo: str) -> None:
+    """Each message of `show --json` has its seq, and what shadows it."""
+    values = done("show", "demo", "--shadowed", "--json", "--store", demo).values
+    assert [(v["seq"], v.get("shadowedBy"), v.get("replaces")) for v in values] == [
+        (2, 12, None),
+        (8, None, None),
+        (12, None, [2, 3, 5]),
+    ]
+    assert values[0]["message"]["content"] == [{"type": "text", "text": "what is the weather?"}]
+
+
+def test_context_on_demand(url: str) -> None:
+    """What no person typed is shown with --context only."""
+    write(url, "demo", lambda s: (s.add_context("workspace"), s.add_user("hi")))
+    assert "workspace" not in done("show", "demo", "--store", url).out
+    assert "workspace" in done("show", "demo", "--context", "--store", url).out
+
+
+def test_messages(demo: str) -> None:
+    """`messages` is what the model sees, now and after an event."""
+    now = done("messages", "demo", "--json", "--store", demo).values
+    assert (now[0]["id"], len(now)) == ("sum", 2)
+    then = done("messages", "demo", "--json", "--at", "5", "--store", demo).values
+    assert [message["role"] for message in then] == ["user", "assistant", "tool"]
+    assert "rain was asked for" in done("messages", "demo", "--store", demo).out
+
+
+def test_messages_in_a_dialect(demo: str) -> None:
+    """With a dialect it is the request's body, under the header that was in force."""
+    config = {"provider": "openai", "model": "gpt-5-mini"}
+    header = {"config": config, "system": "be brief"}
+    write(
+        demo, "demo", lambda s: s.append("request/header", {"header": header, "reason": "initial"})
+    )
+    (body,) = done("messages", "demo", "--dialect", "openai", "--store", demo).values
+    assert body["model"] == "gpt-5-mini"
+    assert [m["role"] for m in body["messages"]] == ["system", "user", "assistant"]
+    (body,) = done("messages", "demo", "--dialect", "openai", "--at", "5", "--store", demo).values
+    assert [m["role"] for m in body["messages"]] == ["user", "assistant", "tool"]
+    (body,) = done("messages", "demo", "--dialect", "anthropic", "--store", demo).values
+    assert [m["role"] for m in body["messages"]] == ["user", "assistant"]
+
+
+def test_events(demo: str) -> None:
+    """`events` prints the wire form, by type and range."""
+    values = done("events", "demo", "--store", demo).values
+    assert [value["seq"] for value in values] == list(range(14))
+    assert values[12]["surfaceOp"] == {"op": "replace", "start": 2, "end": 5}
+    values = done("events", "demo", "--from", "3", "--to", "5", "--store", demo).values
+    assert [value["seq"] for value in values] == [3, 4]
+    words = ["--type", "tool/call", "--type", "tool/result"]
+    values = done("events", "demo", *words, "--store", demo).values
+    assert [value["type"] for value in values] == ["tool/call", "tool/result"]
+
+
+def test_tail(demo: str) -> None:
+    """`tail --no-follow` prints the last events, or those from a seq, and ends."""
+    lines = done("tail", "demo", "--no-follow", "--store", demo).out.splitlines()
+    assert len(lines) == 10
+    assert lines[-1].startswith("13  compaction/end")
+    words = ["tail", "demo", "--no-follow", "--from", "12", "--json"]
+    assert [value["seq"] for value in done(*words, "--store", demo).values] == [12, 13]
+
+
+def test_tail_follows_another_process(demo: str) -> None:
+    """`tail` prints what is appended elsewhere, and Ctrl-C ends it quietly with status 0."""
+    command = [sys.executable, "-m", "turnlog", "tail", "demo", "--from", "13", "--json"]
+    with subprocess.Popen(
+        [*command, "--store", demo], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["seq"] == 13
+        write(demo, "demo", lambda s: s.add_user("more"))
+        assert json.loads(process.stdout.readline())["seq"] == 14
+        process.send_signal(2)
+        assert (process.wait(30), process.stderr.read()) == (0, "")
+
+
+# -- changing ----------------------------------------------------------------------------------
+
+
+def test_fork(demo: str) -> None:
+    """`fork` prints the child's id; the child shares the log, the parent stays as it is."""
+    before = done("events", "demo", "--store", demo).out
+    assert done("fork", "demo", "--at", "5", "--as", "child", "--store", demo).out == "child\n"
+    values = done("events", "child", "--store", demo).values
+    assert "".join(json.dumps(v) for v in values[:6]) == "".join(
+        json.dumps(json.loads(line)) for line in before.splitlines()[:6]
+    )
+    kinds = ["session/end-seed", "step/end", "turn/end"]
+    assert [value["type"] for value in values[6:]] == kinds
+    assert done("events", "demo", "--store", demo).out == before
+    assert done("verify", "--all", "--store", demo).status == 0
+
+
+def test_fork_before_a_compaction(demo: str) -> None:
+    """`fork --before-compaction` shares what came before it."""
+    words = ["fork", "demo", "--before-compaction", "0", "--as", "child", "--json"]
+    (value,) = done(*words, "--store", demo).values
+    assert value == {"id": "child", "parent": "demo", "shared": 11}
+
+
+def test_repair(url: str) -> None:
+    """`repair` says what it appended; a second time there is nothing to do."""
+
+    def crash(session: StoredSession) -> None:
+        session.append("turn/start", {"turn": 1})
+        session.add_user("hi")
+
+    write(url, "demo", crash)
+    out = done("repair", "demo", "--store", url).out
+    assert out == "appended 2 turn/end (interrupted)\n"
+    result = turnlog("repair", "demo", "--store", url)
+    assert (result.status, result.out, result.err) == (0, "", "nothing to repair\n")
+
+
+# -- exporting ---------------------------------------------------------------------------------
+
+
+def test_export(demo: str, tmp_path: Path) -> None:
+    """`export` writes to standard output, or to a file that is the user's alone."""
+    out = done("export", "demo", "--store", demo).out
+    header, *rows = map(json.loads, out.splitlines())
+    assert (header["format"], header["id"], len(rows)) == ("turnlog", "demo", 14)
+    file = tmp_path / "out.jsonl"
+    assert done("export", "demo", "-o", file, "--store", demo).out == ""
+    assert file.read_text() == out
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "## user" in done("export", "demo", "--to", "markdown", "--store", demo).out
+
+
+def test_export_messages(demo: str) -> None:
+    """For a provider it is the list of messages that it takes."""
+    (found,) = done("export", "demo", "--to", "openai", "--store", demo).values
+    assert [message["role"] for message in found] == ["user", "assistant"]
+    (found,) = done("export", "demo", "--to", "anthropic", "--store", demo).values
+    assert [message["role"] for message in found["messages"]] == ["user", "assistant"]
+
+
+# -- judging -----------------------------------------------------------------------------------
+
+
+def test_verify(demo: str) -> None:
+    """A sound session is one line and status 0; --all takes every session."""
+    assert done("verify", "demo", "--store", demo).out.startswith("demo: ok")
+    write(demo, "other", lambda s: s.add_user("x"))
+    assert len(done("verify", "--all", "--store", demo).out.splitlines()) >= 2
+
+
+def test_stats(demo: str) -> None:
+    """`stats` counts; tokens that nobody reported are unknown, not zero."""
+    (found,) = done("stats", "demo", "--json", "--store", demo).values
+    assert (found["events"], found["turns"], found["tool calls"]) == (14, 1, 1)
+    assert [tokens["input"] for tokens in found["tokens by model"].values()] == ["unknown"]
+    (found,) = done("stats", "--json", "--store", demo).values
+    assert (found["sessions"], found["events"]) == (1, 14)
+    assert "unknown" in done("stats", "demo", "--store", demo).out
+
+
+def test_stats_count_a_family_once(url: str) -> None:
+    """What forks share is counted once over the store."""
+    usage = {"inputTokens": 5, "outputTokens": 7}
+    message = {"id": "a", "role": "assistant", "content": [{"type": "text", "text": "x"}]}
+    data = {"message": {**message, "source": {"kind": "model", "model": "m"}}, "usage": usage}
+    write(url, "demo", lambda s: s.append("assistant/message", data, surface_op="append"))
+    done("fork", "demo", "--store", url)
+    (found,) = done("stats", "--json", "--store", url).values
+    (tokens,) = found["tokens by model"].values()
+    assert (found["sessions"], tokens["input"], tokens["output"]) == (2, 5, 7)
+
+
+def test_doctor(demo: str, tmp_path: Path) -> None:
+    """`doctor` says what is installed and how safe the store is; one that fails is status 1."""
+    values = {v["check"]: v for v in done("doctor", "--json", "--store", demo).values}
+    assert [values[name]["state"] for name in ("python", "packages", "store", "permissions")] == [
+        "ok"
+    ] * 4
+    folder = Path(demo.removeprefix("jsonl:"))
+    folder.chmod(0o755)
+    values = {v["check"]: v for v in done("doctor", "--json", "--store", demo).values}
+    assert values["permissions"]["state"] == "warning"
+    values = {v["check"]: v for v in done("doctor", "--json", "--store", "memory:").values}
+    assert values["durability"]["state"] == "warning"
+    (tmp_path / "file").touch()
+    result = turnlog("doctor", "--store", f"jsonl:{tmp_path / 'file'}")
+    assert (result.status, result.err) == (1, "")
+
+
+# -- terminals ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def hostile(url: str) -> str:
+    """A store whose one session has a hostile id, hostile text and a hostile type."""
+
+    def act(session: StoredSession) -> None:
+        session.append("session/title", {"title": HOSTILE, "messageSeqs": []})
+        session.add_user(HOSTILE)
+        session.add_assistant(ToolCall(HOSTILE, HOSTILE, HOSTILE), model=HOSTILE)
+        session.add_tool_result(HOSTILE, HOSTILE)
+
+    write(url, "id\x1b[2J\n", act)
+    return url
+
+
+@pytest.mark.parametrize("tty", [False, True])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls"],
+        ["ls", "--json"],
+        ["show", "ID", "--tools"],
+        ["show", "ID", "--tools", "--json"],
+        ["messages", "ID"],
+        ["messages", "ID", "--dialect", "openai"],
+        ["events", "ID"],
+        ["tail", "ID", "--no-follow"],
+        ["verify", "ID"],
+        ["stats", "ID"],
+        ["show", "nope"],
+    ],
+)
+def test_nothing_hijacks_the_terminal(
+    hostile: str, words: list[str], encoding: str, monkeypatch: pytest.MonkeyPatch, *, tty: bool
+) -> None:
+    """Whatever stands in a log, no control character, mark or surrogate reaches the terminal."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    id_ = "id\x1b[2J\n"
+    words = [id_ if word == "ID" else word for word in words]
+    result = turnlog(*words, "--store", hostile, encoding=encoding, tty=tty)
+    assert result.status in (0, 1)
+    shown = result.out + result.err
+    assert [c for c in shown if c in "\x1b\x07\x9b\r\x00\u202e" or "\ud800" <= c <= "\udfff"] == []
+    if words[0] == "events":
+        assert result.values == [event.to_dict() for event in read(hostile, id_).events]
+
+
+def test_colours_on_a_terminal_only(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal gets colours, unless NO_COLOR is set; a file never does."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\x1b[" in turnlog("show", "demo", "--store", demo, tty=True).out
+    assert "\x1b[" not in turnlog("show", "demo", "--store", demo).out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in turnlog("show", "demo", "--store", demo, tty=True).out
+
+
+def test_a_narrow_terminal(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists fit a terminal of 40 columns."""
+    monkeypatch.setenv("COLUMNS", "40")
+    for words in (["ls"], ["tail", "demo", "--no-follow"], ["stats", "demo"]):
+        lines = done(*words, "--store", demo).out.splitlines()
+        assert max(map(len, lines)) <= 40
+
+
+def test_a_closed_pipe_is_silent(demo: str) -> None:
+    """A reader that goes away ends the command without a word."""
+    write(demo, "demo", lambda s: s.add_user("x" * 1_000_000))
+    command = [sys.executable, "-m", "turnlog", "events", "demo", "--store", demo]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(30)) == (b"", 0)
+
+
+def test_the_console_script(demo: str) -> None:
+    """The installed script runs the same commands."""
+    script = Path(sys.executable).with_name("turnlog" + (".exe" if os.name == "nt" else ""))
+    output = subprocess.run(
+        [script, "ls", "--store", demo], check=True, capture_output=True, text=True
+    ).stdout
+    assert "demo" in output
