@@ -26,6 +26,7 @@ from turnlog.views.nodes import (
     MessageNode,
     Node,
     OpaqueNode,
+    Partial,
     PinNode,
     apply,
 )
@@ -194,6 +195,28 @@ def test_a_failed_attempt_leaves_no_bubble() -> None:
     assert only(author.session, AnswerNode).id == f"n{again[0]}"
 
 
+def test_an_attempt_that_is_not_made_again_leaves_no_bubble_either() -> None:
+    """`assistant/attempt` alone takes the bubble away."""
+    author = begun()
+    author.stream([Text("Hel")])
+    author.record("assistant/attempt", ev.AssistantAttempt(1, 1, 2))
+    assert only(author.session, AnswerNode).status == "streaming"  # that was another attempt
+    author.record("assistant/attempt", ev.AssistantAttempt(1, 1, 1))
+    assert not [n for n in author.session.nodes() if n.kind == "assistant"]
+
+
+def test_a_stream_can_go_on_in_two_ways() -> None:
+    """Growing an older piece of a stream leaves the longer one as it is."""
+    short = Partial([TextDelta(0, "a")], 1)
+    longer = short.grown(TextDelta(0, "b"))
+    other = short.grown(TextDelta(0, "c"))
+    assert [p.blocks for p in (short, longer, other)] == [
+        (Text("a"),),
+        (Text("ab"),),
+        (Text("ac"),),
+    ]
+
+
 def test_an_old_log_says_with_a_retry_that_an_attempt_failed() -> None:
     """A bubble is gone after `llm/retry`, where no attempt was closed."""
     author = begun()
@@ -340,6 +363,26 @@ def test_a_compaction_that_failed_says_so() -> None:
     marker: CompactionNode = only(author.session, CompactionNode)
     assert (marker.status, marker.error) == ("error", {"code": "no-progress"})
     assert marker.count == 0
+
+
+def test_a_compaction_whose_bracket_was_cut_off_has_happened() -> None:
+    """Once its message is on the surface, it is done, whatever closed the bracket."""
+    author = Author()
+    author.user("one")
+    done = author.compact(0, 0)
+    child = author.session.fork(done.seq)
+    marker: CompactionNode = only(child, CompactionNode)
+    assert (marker.status, marker.count) == ("done", 1)
+    cut = author.session.fork(done.seq - 1)
+    assert only(cut, CompactionNode).status == "interrupted"
+
+
+def test_a_call_without_a_result_is_shadowed_with_its_message() -> None:
+    """A card is marked when the model lost its result, or its message if it has none."""
+    author = begun()
+    author.answer([CALL])
+    summary = author.compact(0, 1)
+    assert only(author.session, CallNode).shadowed_by == summary.seq
 
 
 def test_a_pruned_result_shows_the_original() -> None:

@@ -81,11 +81,33 @@ def test_an_answered_request() -> None:
 
 
 def test_a_request_is_open_until_something_came_of_it() -> None:
-    """At the moment at which it was sent, nobody knows more."""
+    """At the moment at which it was sent, nobody knows more; the list that was taken then stays."""
     author = begun()
     author.request()
-    (request,) = author.session.requests()
-    assert (request.outcome, request.outcome_seq, request.usage) == ("open", None, None)
+    taken = author.session.requests()
+    assert (taken[0].outcome, taken[0].outcome_seq, taken[0].usage) == ("open", None, None)
+    author.answer([Text("Hello")])
+    assert [r.outcome for r in author.session.requests()] == ["answered"]
+    assert taken[0].outcome == "open"
+
+
+def test_a_request_that_another_follows_is_unknown() -> None:
+    """Two in a row, of the log's own or one of them inferred: of the first, nobody knows."""
+    author = begun()
+    author.request()
+    author.request(header=False)
+    author.begin_step()
+    author.answer([Text("Hello")])
+    outcomes = [(r.step, r.inferred, r.outcome) for r in author.session.requests()]
+    assert outcomes == [(1, False, "unknown"), (1, False, "unknown"), (2, True, "answered")]
+
+
+def test_a_fork_waits_for_no_auxiliary_request() -> None:
+    """What was open in the parent for another purpose than a step is over in the child."""
+    author = begun()
+    author.record("request/sent", ev.RequestSent("title", "sha256:0", "e@1", "m"))
+    assert [r.outcome for r in author.session.requests()] == ["open"]
+    assert [r.outcome for r in author.session.fork().requests()] == ["unknown"]
 
 
 def test_each_attempt_is_a_request() -> None:
