@@ -303,7 +303,11 @@ class UnsupportedVersion(TurnlogError):
 
 
 class InvalidMessages(TurnlogError):
-    """A message list that cannot be adopted as a session."""
+    """A message list that cannot be adopted; `index` is the place of the message at fault."""
+
+    def __init__(self, message: str, *, index: int | None = None) -> None:
+        self.index = index
+        super().__init__(message)
 
 
 class ConversionError(TurnlogError):

@@ -6,7 +6,7 @@ Everything here is in memory and synchronous; time and ids come in through `cloc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from turnlog import _ambient, events as ev
 from turnlog.codec import event_from_dict
 from turnlog.content import Content, Message, assistant_message, blocks, tool_message, user_message
+from turnlog.dialects.adopt import ListDialect, adopt, is_said, write
 from turnlog.errors import NoSuchEvent, ReentrantAppend, UnknownEventType
 from turnlog.events import AnyEvent, Event, Replace, SessionHeader, event_type
 from turnlog.log import Damage, Events, SessionLog
@@ -166,6 +167,39 @@ class Session:
                 raise UnknownEventType(msg, seq=event.seq, value=event.type)
             log.load(event)
         return cls(log, clock=clock, new_id=new_id)
+
+    @classmethod
+    def from_messages(
+        cls,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        dialect: ListDialect | None = None,
+        session_id: str | None = None,
+        clock: Callable[[], int] | None = None,
+        new_id: Callable[[], str] | None = None,
+    ) -> Session:
+        """Adopt a message list of OpenAI or Anthropic as the seed of a new session.
+
+        `to_messages` of the same dialect gives an equal list back. Calls that nobody answered are
+        closed, as in an import.
+
+        Args:
+            messages: what a chat-completions or a messages request has under `messages`.
+            dialect: whose list it is; found out when left out.
+            session_id: any non-empty string; a new id when left out.
+            clock: returns epoch milliseconds.
+            new_id: returns a new unique id.
+
+        Raises:
+            InvalidMessages: which message cannot be read (`index`), and why.
+        """
+        session_id = (new_id or _ambient.new_id)() if session_id is None else session_id
+        log = adopt(
+            messages, dialect, session_id, clock or _ambient.clock, new_id or _ambient.new_id
+        )
+        session = cls(log, clock=clock, new_id=new_id)
+        session.end_seed("interrupted")
+        return session
 
     def fork(self, at: int | None = None, session_id: str | None = None) -> Session:
         """A child that shares the log up to and including event `at` (default: all of it).
@@ -500,6 +534,16 @@ class Session:
         """
         with self._lock:
             return self._requests.current() if at is None else self._requests.at(self._check(at))
+
+    def to_messages(self, dialect: ListDialect) -> list[dict[str, Any]]:
+        """What the model sees as a message list of OpenAI or Anthropic, to go on elsewhere.
+
+        A list that was adopted comes out equal, unknown keys included. For the bytes of a request,
+        which keep every rule of a provider, see `turnlog.dialects.encoder`.
+        """
+        with self._lock:
+            seen = (self._log.event_at(seq).message for seq in self.surface.seqs)
+            return write((m for m in seen if m is not None and is_said(m)), dialect)
 
     def extract_chat_messages(
         self,

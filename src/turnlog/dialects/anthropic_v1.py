@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from turnlog.content import Block, Image, Message, Reasoning, Text, ToolCall
+from turnlog.dialects.hints import unwrap
 from turnlog.dialects.wire import (
     NO_OUTPUT,
     OPEN_CALL,
@@ -194,7 +195,7 @@ def _answer(  # noqa: C901 - one branch a block
                 blocks.append(_text(omitted("image")))
             case Opaque():
                 if own:
-                    blocks.append(dict(block.value))
+                    blocks.append(unwrap("anthropic", block))
     carry.waiting = {call_id: tuple(ids) for call_id, ids in waiting.items()}
     while blocks and blocks[-1]["type"] in _THINKING:
         blocks.pop()
@@ -216,7 +217,7 @@ def _shown(content: tuple[Block, ...], *, own: bool) -> list[Wire]:
             case ToolCall():
                 blocks.append(_text(f"[call of {block.name}: {block.arguments}]"))
             case Opaque():
-                blocks.append(dict(block.value) if own else _text(omitted(block.type)))
+                blocks.append(unwrap("anthropic", block) if own else _text(omitted(block.type)))
             case Reasoning():
                 pass
     return blocks

@@ -56,15 +56,31 @@ def arguments_object(arguments: str) -> dict[str, Any]:
     """
     if not arguments.strip():
         return {}
-    if arguments.count("[") + arguments.count("{") <= _NESTING:
-        try:
-            value = jsontext.decode(arguments.encode("utf-8", "surrogatepass"))
-            if isinstance(value, dict):
-                _encode(scrub(value))
-                return value  # pyright: ignore[reportUnknownVariableType]
-        except (ValueError, OverflowError):
-            pass  # no JSON, or a number that cannot be written again: sent as it is, a string
+    try:
+        value = jsontext.decode(arguments.encode("utf-8", "surrogatepass"))
+        if isinstance(value, dict):
+            if arguments.count("[") + arguments.count("{") > _NESTING and _is_deep(value):
+                return {RAW: arguments}
+            _encode(scrub(value))
+            return value  # pyright: ignore[reportUnknownVariableType]
+    except (ValueError, OverflowError):
+        pass  # no JSON, or a number that cannot be written again: sent as it is, a string
     return {RAW: arguments}
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a value has more than `_NESTING` levels."""
+    level: list[Any] = [value]
+    for _ in range(_NESTING):
+        level = [
+            item
+            for holder in level
+            for item in (holder.values() if isinstance(holder, dict) else holder)  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
+            if isinstance(item, (dict, list))
+        ]
+        if not level:
+            return False
+    return True
 
 
 def arguments_text(arguments: str) -> str:
