@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from msgspec.structs import replace
 
 from turnlog import _ambient, events as ev
 from turnlog.codec import event_from_dict
 from turnlog.content import Content, Message, assistant_message, blocks, tool_message, user_message
-from turnlog.dialects.adopt import ListDialect, adopt, is_said, write
 from turnlog.errors import NoSuchEvent, ReentrantAppend, UnknownEventType
 from turnlog.events import AnyEvent, Event, Replace, SessionHeader, event_type
 from turnlog.log import Damage, Events, SessionLog
@@ -29,6 +28,9 @@ from turnlog.views.requests import REQUESTS, Request
 from turnlog.views.sequence import MessageList
 from turnlog.views.transcript import Transcript
 from turnlog.views.usage import SessionUsage, UsageFold
+
+if TYPE_CHECKING:
+    from turnlog.dialects.adopt import ListDialect
 
 S = TypeVar("S")
 Observer: TypeAlias = Callable[[AnyEvent], object]
@@ -193,6 +195,8 @@ class Session:
         Raises:
             InvalidMessages: which message cannot be read (`index`), and why.
         """
+        from turnlog.dialects.adopt import adopt  # noqa: PLC0415 - few sessions are adopted
+
         session_id = (new_id or _ambient.new_id)() if session_id is None else session_id
         log = adopt(
             messages, dialect, session_id, clock or _ambient.clock, new_id or _ambient.new_id
@@ -541,6 +545,8 @@ class Session:
         A list that was adopted comes out equal, unknown keys included. For the bytes of a request,
         which keep every rule of a provider, see `turnlog.dialects.encoder`.
         """
+        from turnlog.dialects.adopt import is_said, write  # noqa: PLC0415 - few are written
+
         with self._lock:
             seen = (self._log.event_at(seq).message for seq in self.surface.seqs)
             return write((m for m in seen if m is not None and is_said(m)), dialect)
