@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -14,6 +15,8 @@ from tests.e2e.command import done, read, turnlog, write
 from turnlog.cli.app import app
 from turnlog.cli.options import data_folder
 from turnlog.content import ToolCall
+from turnlog.dialects import encoder
+from turnlog.events import Header, ModelConfig
 from turnlog.session import Session
 from turnlog.stores.live import StoredSession
 
@@ -473,6 +476,18 @@ def test_nothing_hijacks_the_terminal(
         assert result.values == [event.to_dict() for event in read(hostile, id_).events]
 
 
+@pytest.mark.parametrize("to", ["jsonl", "markdown", "openai", "anthropic"])
+def test_exports_do_not_hijack_the_terminal(hostile: str, to: str) -> None:
+    """What is exported to a terminal is shown with escapes; in a pipe it is verbatim."""
+    id_ = "id\x1b[2J\n"
+    shown = turnlog("export", id_, "--to", to, "--store", hostile, tty=True).out
+    assert [c for c in shown if c in "\x1b\x07\x9b\r\x00\u202e"] == []
+    if to == "jsonl":
+        piped = done("export", id_, "--store", hostile)
+        assert "\x9b" in piped.out
+        assert [json.loads(line) for line in shown.splitlines()] == piped.values
+
+
 def test_colours_on_a_terminal_only(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal gets colours, unless NO_COLOR is set; a file never does."""
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -510,3 +525,50 @@ def test_the_console_script(demo: str) -> None:
         [script, "ls", "--store", demo], check=True, capture_output=True, text=True
     ).stdout
     assert "demo" in output
+
+
+# -- requests ----------------------------------------------------------------------------------
+
+
+def ask(session: Session) -> None:
+    """A request whose bytes are logged by their digest, and its answer."""
+    config = {"provider": "openai", "model": "m"}
+    session.append("request/header", {"header": {"config": config}, "reason": "initial"})
+    session.add_user("hi")
+    header = Header(ModelConfig("openai", "m"))
+    body = encoder("openai@1").encode(header, session.request_messages())
+    digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+    sent = {"purpose": "step", "digest": digest, "encoder": "openai@1", "model": "m"}
+    session.append("request/sent", sent)
+    session.add_assistant("hello", model="m")
+
+
+def test_requests(url: str) -> None:
+    """`requests` lists what was sent; --show gives the very bytes whose digest was logged."""
+    write(url, "demo", ask)
+    assert done("requests", "demo", "--store", url).out.startswith("0  step  m  answered")
+    (listed,) = done("requests", "demo", "--json", "--store", url).values
+    body = done("requests", "demo", "--show", "0", "--store", url).out
+    assert listed["digest"] == f"sha256:{hashlib.sha256(body.encode()).hexdigest()}"
+    assert done("verify", "demo", "--store", url).out == "demo: ok\n"
+
+
+def test_requests_that_cannot_be_had(url: str) -> None:
+    """A digest that the log does not give is a fault; an inferred request is said to be one."""
+    write(url, "demo", ask)
+    sent = {"purpose": "step", "digest": "sha256:0", "encoder": "openai@1", "model": "m"}
+    write(url, "demo", lambda s: s.append("request/sent", sent))
+    assert turnlog("verify", "demo", "--store", url).status == 1
+    result = turnlog("requests", "demo", "--show", "1", "--store", url)
+    assert (result.status, "not the bytes that were sent" in result.err) == (0, True)
+
+
+def test_inferred_requests(corpus: Path, url: str) -> None:
+    """Of another tool's session, requests are inferred from what came back, and said to be."""
+    done("import", corpus / "dsh" / "v4" / "chat", "--store", url)
+    (session_id,) = [value["id"] for value in done("ls", "--json", "--store", url).values]
+    assert "inferred" in done("requests", session_id, "--store", url).out
+    result = turnlog("requests", session_id, "--show", "1", "--store", url)
+    assert "does not say which bytes were sent" in result.err
+    (body,) = result.values
+    assert [m["role"] for m in body["messages"]][-1] == "user"

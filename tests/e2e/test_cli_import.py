@@ -95,6 +95,14 @@ def test_json_gives_a_line_for_each_session(tmp_path: Path, url: str) -> None:
     assert "error" in bad
 
 
+def test_progress_on_a_terminal(tmp_path: Path, url: str) -> None:
+    """On a terminal, how far the import is stands on standard error; elsewhere nothing does."""
+    path = session(tmp_path, *map(user, range(20)))
+    result = turnlog("import", path, "--store", url, tty=True)
+    assert (result.status, result.out) == (0, "imported s-1 (20 events, dsh/v0)\n")
+    assert "events read" in result.err
+
+
 def test_nothing_to_import(tmp_path: Path, url: str) -> None:
     """A path that does not exist, or a folder without sessions, is one line and status 1."""
     for path in (tmp_path / "missing", folder(tmp_path / "empty")):

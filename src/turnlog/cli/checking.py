@@ -54,11 +54,13 @@ def verify(
 
 
 async def _verify(store: Store, name: str, options: Options) -> bool:
-    from turnlog import invariants
+    from turnlog import invariants, proof
     from turnlog.invariants import Finding
 
     try:
-        found: list[Finding] = invariants.verify(await read_session(store, name), **_proof())
+        found: list[Finding] = invariants.verify(
+            await read_session(store, name), prove=proof.finding
+        )
     except TurnlogError as error:
         found = [Finding("fault", "readable", None, str(error))]
     faults = [finding for finding in found if finding.level == "fault"]
@@ -72,10 +74,6 @@ async def _verify(store: Store, name: str, options: Options) -> bool:
         notes = f", {len(found)} notes" if found else ""
         screen.say(screen.printable_line(f"{name}: ok{notes}"))
     return not faults
-
-
-def _proof() -> dict[str, Any]:
-    return {}
 
 
 def _wire(finding: Finding) -> dict[str, Any]:

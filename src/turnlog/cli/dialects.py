@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
 from turnlog import jsontext
@@ -18,8 +17,10 @@ Provider = Literal["openai", "anthropic"]
 
 def body(session: Session, provider: Provider, at: int | None) -> Any:
     """The request's body, as JSON."""
-    encoded = _encode(_newest(provider), header_at(session, at), session, at)
-    return jsontext.decode(encoded)
+    from turnlog.dialects import encoder
+
+    found = encoder(_newest(provider))
+    return jsontext.decode(found.encode(header_at(session, at), session.request_messages(at)))
 
 
 def message_list(session: Session, provider: Provider) -> Any:
@@ -43,32 +44,21 @@ def rebuilt(session: Session, request: Request) -> bytes:
 
     Raises:
         UnknownEncoder: this turnlog does not have the encoder that made it.
-        ConversionError: there is nothing to say.
+        ConversionError: no header was in force, or there was nothing to say.
     """
-    if request.encoder is None:
-        header = request.header or header_at(session, request.at)
-        provider = "anthropic" if "anthropic" in header.config.provider.lower() else "openai"
-        name = _newest(provider)
-        screen.note_line(
-            f"the log does not have the bytes that were sent; this is what {name} would send"
-        )
-        return _encode(name, header, session, request.at)
+    from turnlog.proof import prove, rebuild
+
+    if request.encoder is not None:
+        if prove(session, request.index) == "differs":
+            screen.note_line(f"these are not the bytes that were sent, which had {request.digest}")
+        return rebuild(session, request.index)
     header = request.header or header_at(session, request.at)
-    found = _encode(request.encoder, header, session, request.at, request.instruction)
-    if f"sha256:{sha256(found).hexdigest()}" != request.digest:
-        screen.note_line(f"these are not the bytes that were sent, which had {request.digest}")
-    return found
+    name = _newest("anthropic" if "anthropic" in header.config.provider.lower() else "openai")
+    screen.note_line(f"the log does not say which bytes were sent; {name} would send these")
+    return rebuild(session, request.index, name)
 
 
 def _newest(provider: Provider) -> str:
     from turnlog.dialects import ENCODERS
 
     return [name for name in ENCODERS if name.startswith(f"{provider}@")][-1]
-
-
-def _encode(
-    name: str, header: Header, session: Session, at: int | None, instruction: str | None = None
-) -> bytes:
-    from turnlog.dialects import encoder
-
-    return encoder(name).encode(header, session.request_messages(at), instruction=instruction)

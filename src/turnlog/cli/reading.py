@@ -223,7 +223,7 @@ def requests(
         raise NoSuchEvent(f"session {id!r} has no request {show}: {there}")
     from turnlog.cli.dialects import rebuilt
 
-    screen.say_bytes(rebuilt(session, found[show]))
+    screen.say_parts([rebuilt(session, found[show])])
 
 
 def _say_request(request: Request) -> None:

@@ -133,16 +133,12 @@ def size(count: int | None) -> str:
     raise AssertionError  # pragma: no cover - the last unit returns
 
 
-def say_bytes(data: bytes) -> None:
-    """Bytes as they are, and a newline on a terminal."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    if sys.stdout.isatty():
-        sys.stdout.buffer.write(b"\n")
-
-
 def say_parts(parts: Iterable[bytes]) -> None:
-    """A document in pieces, as bytes."""
+    """A document in pieces: its bytes, or on a terminal what of it does not act there."""
+    if sys.stdout.isatty():
+        for part in parts:
+            sys.stdout.write(printable_json(part.decode("utf-8", "backslashreplace")))
+        return
     sys.stdout.flush()
     for part in parts:
         sys.stdout.buffer.write(part)

@@ -93,10 +93,11 @@ async def _import(
 ) -> dict[str, Any]:
     """Import one session; returns what to report."""
     import msgspec
+    from anyio import to_thread
 
     line: dict[str, Any] = {"path": str(place.path)}
     try:
-        incoming = place.read(progress)
+        incoming = await to_thread.run_sync(place.read, _watched(progress))
         header = incoming.header
         if name is not None:
             header = msgspec.structs.replace(header, id=name)
@@ -110,6 +111,22 @@ async def _import(
     if incoming.notes:
         line["notes"] = incoming.notes
     return line
+
+
+def _watched(progress: Callable[[int], object]) -> Callable[[int], object]:
+    """The same, and in a worker thread a point where Ctrl-C ends the reading of a long file."""
+    from threading import current_thread
+
+    from anyio import from_thread
+
+    home = current_thread()
+
+    def tell(count: int) -> None:
+        if current_thread() is not home:
+            from_thread.check_cancelled()
+        progress(count)
+
+    return tell
 
 
 def _report(line: dict[str, Any], *, json: bool) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import zstandard
 
 from turnlog import jsontext
 from turnlog.codec import decode_line
@@ -83,6 +84,8 @@ class FromTurnlog:
                 yield from self._read(lines, damage)
         except OSError as error:
             raise ImportFailed(f"{self.path}: {error.strerror or error}") from error
+        except zstandard.ZstdError as error:
+            raise ImportFailed(f"{self.path}: it changed while it was being read") from error
 
     def _read(
         self, lines: Iterator[Line | Lost | Torn], damage: DamageKeeper | None
@@ -150,8 +153,8 @@ def is_turnlog_file(path: Path) -> bool:
     try:
         with open_regular(path) as file:
             first = next(read_lines(file, os.fstat(file.fileno()).st_size, LIMITS), None)
-    except OSError as error:
-        raise ImportFailed(f"{path}: {error.strerror or error}") from None
+    except (OSError, zstandard.ZstdError) as error:
+        raise ImportFailed(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     wire = _header_wire(path, first)
     if not isinstance(wire, dict):
         got = "nothing" if first is None else brief(getattr(first, "data", b"")[:60])

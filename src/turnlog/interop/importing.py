@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-import zstandard
-
 from turnlog.errors import ImportFailed
 from turnlog.interop.dsh import discover
 from turnlog.interop.from_dsh import FromDsh
@@ -56,14 +54,14 @@ def _turnlog_files(path: Path, kind: Kind) -> Iterator[Found] | None:
         if kind == "auto":
             return None
         files = sorted(item for item in path.glob("*.jsonl") if not item.is_symlink())
-        return (Found(item, partial(_read_turnlog, item)) for item in files)
+        return (Found(item, partial(FromTurnlog, item)) for item in files)
     if kind == "auto":
         try:
             if not is_turnlog_file(path):
                 return None
-        except (ImportFailed, zstandard.ZstdError) as error:
+        except ImportFailed as error:
             return iter([Found(path, partial(_fail, path, error))])
-    return iter([Found(path, partial(_read_turnlog, path))])
+    return iter([Found(path, partial(FromTurnlog, path))])
 
 
 def _dsh_sessions(path: Path) -> Iterator[Found]:
@@ -74,14 +72,5 @@ def _dsh_sessions(path: Path) -> Iterator[Found]:
             yield Found(place, partial(FromDsh, session))
 
 
-def _read_turnlog(path: Path, progress: Progress | None) -> Incoming:
-    try:
-        return FromTurnlog(path, progress)
-    except zstandard.ZstdError as error:
-        raise ImportFailed(f"{path}: {error}") from None
-
-
-def _fail(path: Path, error: Exception | None, _: Progress | None) -> Incoming:
-    if isinstance(error, ImportFailed):
-        raise error
-    raise ImportFailed(f"{path}: {error or 'no session'}")
+def _fail(path: Path, error: ImportFailed | None, _: Progress | None) -> Incoming:
+    raise error or ImportFailed(f"{path}: no session")
