@@ -20,7 +20,7 @@ import msgspec
 
 from turnlog import jsontext
 from turnlog.content import ReasoningDelta, TextDelta, ToolCallDelta
-from turnlog.errors import InvalidEnvelope
+from turnlog.errors import AdmissionError, InvalidEnvelope
 from turnlog.events import AnyEvent, AssistantChunk, Event, Replace, event_type
 from turnlog.log import make_event
 
@@ -30,6 +30,7 @@ MAX_RUN_BYTES = 1 << 20
 
 _FIELDS = {TextDelta: "text", ReasoningDelta: "text", ToolCallDelta: "argumentsDelta"}
 _CHUNK = "assistant/chunk"
+_NEVER_DEEP = 2 * jsontext.MAX_DEPTH  # bytes: each level takes a bracket on both sides
 
 
 # -- writing -----------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ _Time = Annotated[int, msgspec.Meta(ge=jsontext.INT_MIN, le=jsontext.INT_MAX)]
 
 
 class _Envelope(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    type: str
+    type: Annotated[str, msgspec.Meta(min_length=1)]
     seq: _Seq
     time: _Time
     data: msgspec.Raw
@@ -211,8 +212,25 @@ class _RunLine(_RunHead, forbid_unknown_fields=True):
     values: list[msgspec.Raw]
 
 
+class _Line(msgspec.Struct, rename="camel", forbid_unknown_fields=True, gc=False):
+    """An `_Envelope` or a `_RunLine`."""
+
+    seq: _Seq
+    time: _Time
+    data: msgspec.Raw
+    type: str | msgspec.UnsetType = msgspec.UNSET
+    source_event_seqs: list[int | list[int]] | msgspec.UnsetType | None = msgspec.UNSET
+    surface_op: Literal["append"] | Replace | msgspec.UnsetType | None = msgspec.UNSET
+    ignorable: Literal[True] | msgspec.UnsetType | None = msgspec.UNSET
+    run: Literal["assistant/chunk"] | msgspec.UnsetType = msgspec.UNSET
+    dt: list[int] | msgspec.UnsetType = msgspec.UNSET
+    field: Literal["text", "argumentsDelta"] | msgspec.UnsetType = msgspec.UNSET
+    values: list[msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
+
+
 _envelope = msgspec.json.Decoder(_Envelope).decode
 _run_line = msgspec.json.Decoder(_RunLine).decode
+_lines = msgspec.json.Decoder(_Line).decode_lines
 
 
 def decode_line(line: bytes) -> list[AnyEvent]:
@@ -227,7 +245,10 @@ def decode_line(line: bytes) -> list[AnyEvent]:
     try:
         wire = _envelope(line)
     except (msgspec.DecodeError, RecursionError):
-        return [event_from_dict(jsontext.decode(line), line)]
+        plain = jsontext.decode(line)
+        if isinstance(plain, dict) and "run" in plain and "type" not in plain:
+            return _unpack(line)
+        return [event_from_dict(plain, line)]
     if wire.source_event_seqs is not None or wire.surface_op not in (None, "append"):
         cited = wire.source_event_seqs
         return [
@@ -257,6 +278,65 @@ def decode_line(line: bytes) -> list[AnyEvent]:
     ]
 
 
+def decode_lines(lines: bytes) -> list[AnyEvent] | None:
+    """The events of whole lines at once: as `decode_line` of each, at less than half the cost.
+
+    None when anything about them is out of the ordinary: `decode_line` will say what.
+    """
+    try:
+        lines.decode()  # the decoder does not look into payloads
+        found = _lines(lines)
+        if len(found) != lines.count(b"\n") + (not lines.endswith(b"\n")):
+            return None
+        check = 0 if jsontext.has_long_number(lines) else _NEVER_DEEP
+        events: list[AnyEvent] = []
+        for line in found:
+            name, seq, raw = line.type, line.seq, bytes(line.data)
+            if name is msgspec.UNSET or line.run is not msgspec.UNSET:
+                events += _spread(_run_of(line))
+                continue
+            if len(raw) > check:
+                _payload(raw, seq)
+            if line.dt is not msgspec.UNSET or line.field is not msgspec.UNSET or line.values:
+                return None
+            kind = event_type(name)
+            reading = jsontext.decode if kind is None else kind.read
+            op = line.surface_op or None
+            ignorable = line.ignorable is True
+            if line.source_event_seqs is msgspec.UNSET and (op is None or op == "append"):
+                events.append(Event(name, seq, line.time, raw, op, None, ignorable, None, reading))
+                continue
+            cited = line.source_event_seqs
+            cited = unpack_seqs(cited, seq) if isinstance(cited, list) else None
+            events.append(
+                make_event(
+                    name, seq, line.time, raw, op, cited, ignorable=ignorable, reading=reading
+                )
+            )
+    except (AdmissionError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return events
+
+
+def _run_of(line: _Line) -> _RunLine:
+    dt, field, values = line.dt, line.field, line.values
+    for never in (line.type, line.source_event_seqs, line.surface_op, line.ignorable):
+        if never is not msgspec.UNSET:
+            raise _odd(line)
+    if (
+        line.run is msgspec.UNSET
+        or dt is msgspec.UNSET
+        or field is msgspec.UNSET
+        or values is msgspec.UNSET
+    ):
+        raise _odd(line)
+    return _RunLine(line.run, line.seq, line.time, dt, field, data=line.data, values=values)
+
+
+def _odd(line: _Line) -> InvalidEnvelope:
+    return InvalidEnvelope("neither an event nor a run", seq=line.seq, value=None)
+
+
 def _payload(raw: bytes, seq: int) -> bytes:
     if jsontext.suspicious(raw) or len(raw) > jsontext.MAX_BYTES:
         jsontext.check_bytes(raw, seq=seq)
@@ -270,6 +350,11 @@ def _unpack(line: bytes) -> list[AnyEvent]:
         raise InvalidEnvelope(f"packed run: {error}", seq=None, value=line[:80]) from None
     except msgspec.DecodeError:
         wire = _run_with_surrogates(line)
+    return _spread(wire)
+
+
+def _spread(wire: _RunLine) -> list[AnyEvent]:
+    """The events of a packed run."""
     head, found, tail = bytes(wire.data).partition(b'"%s":null' % wire.field.encode())
     if not found or len(wire.dt) != len(wire.values) - 1:
         msg = "a packed run has one value a member and one gap less"

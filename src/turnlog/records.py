@@ -177,8 +177,8 @@ class Codec(Generic[R]):
             try:
                 raw = write(record)
                 snapshot = read(raw)
-                if snapshot == record:
-                    return (encode(record), snapshot) if _MARK in raw else (raw, snapshot)
+                if snapshot == record and _MARK not in raw:
+                    return raw, snapshot
             except Exception:  # noqa: BLE001, S110 - whatever the codec disliked, the walk names it
                 pass
             return slowly(record, seq)
