@@ -25,6 +25,7 @@ from turnlog.content import (
     Usage,
     UsageChunk,
 )
+from turnlog.jsontext import join_surrogates
 
 
 class _Partial:
@@ -113,7 +114,7 @@ class Assembly:
             if isinstance(block, (Text, Reasoning)) and block == type(block)(""):
                 return None
             return block
-        text = "".join(partial.pieces)
+        text = join_surrogates("".join(partial.pieces))  # halves of a character may meet
         if partial.kind == "tool-call":
             return ToolCall(partial.id or f"call-{index}", partial.name, text)
         if not text:

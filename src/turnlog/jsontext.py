@@ -26,6 +26,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 _NINETEEN = b"0" * 19
+_BEFORE_NUMBER = (b"", b":", b"[", b",", b" ", b"\t", b"\r", b"\n")
 
 
 def encode(value: Any) -> bytes:
@@ -157,7 +158,19 @@ def has_surrogates(value: Any) -> bool:
 
 def suspicious(raw: bytes) -> bool:
     """Whether `raw` may nest too deeply or hold an integer out of range, judged cheaply."""
-    return raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or _NINETEEN in raw.translate(_DIGITS)
+    return raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or has_long_number(raw)
+
+
+def has_long_number(raw: bytes) -> bool:
+    """Whether a number has enough digits for an integer out of range; not one inside a word."""
+    digits = raw.translate(_DIGITS)
+    at = digits.find(_NINETEEN)
+    while at >= 0:
+        before = raw[max(0, at - 2) : at].removesuffix(b"-")[-1:]
+        if before in _BEFORE_NUMBER:
+            return True
+        at = digits.find(_NINETEEN, at + len(_NINETEEN))
+    return False
 
 
 def check_size(raw: bytes, seq: int | None) -> None:
@@ -212,6 +225,15 @@ def _walk(root: Any, seq: int | None) -> None:
             stack.extend((item, where, depth + 1, inside) for item, where in reversed(items))
         else:
             raise NotJson("expected JSON", seq=seq, value=value, path=path)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def join_surrogates(text: str) -> str:
+    """The text with every pair of surrogates as the character they are; lone ones stay."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return text
 
 
 def replace_surrogates(text: str) -> str:
