@@ -137,3 +137,9 @@ def test_outgoing_copies() -> None:
     """Only on an outgoing copy does a lone surrogate become the replacement character."""
     assert jsontext.replace_surrogates("a\ud800b\ud83d\ude00") == "a\ufffdb\U0001f600"
     assert jsontext.replace_surrogates("plain") == "plain"
+
+
+def test_pairs_are_joined() -> None:
+    """Two halves that follow each other are one character; lone ones stay."""
+    assert jsontext.join_surrogates("a\ud83d\ude00\ud800") == "a\U0001f600\ud800"
+    assert jsontext.join_surrogates("plain") == "plain"
