@@ -85,32 +85,30 @@ class History:
             "h", clock=count(1).__next__, new_id=map("id-{}".format, count()).__next__
         )
     )
-    _ids: Any = field(default_factory=count)
+    ids: Callable[[], str] = field(
+        default_factory=lambda: map(lambda n: f"m{n}" if n % 5 else "same", count()).__next__  # noqa: C417
+    )
 
     def add(self, step: tuple[Any, ...]) -> None:
         """Append what the step says."""
         kind, *rest = step
         getattr(self, f"_{kind}")(*rest)
 
-    def _id(self) -> str:
-        number = next(self._ids)
-        return f"m{number}" if number % 5 else "same"
-
     def _user(self, content: list[Block], provider: str | None) -> None:
-        message = Message(self._id(), "user", tuple(content), Source("user", provider))
+        message = Message(self.ids(), "user", tuple(content), Source("user", provider))
         self.session.append("user/message", message, surface_op="append")
 
     def _assistant(self, content: list[Block], provider: str | None) -> None:
-        message = Message(self._id(), "assistant", tuple(content), Source("model", provider))
+        message = Message(self.ids(), "assistant", tuple(content), Source("model", provider))
         self.session.append("assistant/message", AssistantMessage(message), surface_op="append")
 
     def _tool(self, call_id: str, content: list[Block], is_error: Any) -> None:
         source = Source("tool", call_id=call_id)
-        message = Message(self._id(), "tool", tuple(content), source, call_id, is_error)
+        message = Message(self.ids(), "tool", tuple(content), source, call_id, is_error)
         self.session.append("tool/result", ToolResult(message), surface_op="append")
 
     def _system(self, text: str, role: Any) -> None:
-        message = Message(self._id(), role, (Text(text),), Source("system"))
+        message = Message(self.ids(), role, (Text(text),), Source("system"))
         kind = "system/message" if role == "system" else "developer/message"
         self.session.append(kind, SystemMessage(message), surface_op="append")
 
@@ -120,7 +118,7 @@ class History:
             return
         low = int(start * len(nodes))
         shadowed = list(nodes[low : low + length])
-        message = Message(self._id(), "user", tuple(content), Source("compaction"))
+        message = Message(self.ids(), "user", tuple(content), Source("compaction"))
         op = {"op": "replace", "start": shadowed[0], "end": shadowed[-1]}
         self.session.append(
             "user/message", message, surface_op=op, source_event_seqs=sorted(shadowed)
