@@ -218,6 +218,16 @@ class FlattensHeaders(Broken):
         return replace(stored, header=replace(stored.header, extra=kept or None))
 
 
+@fails("test_a_callers_header_is_copied")
+class SharesHeaders(Broken):
+    """Gives every reader the same header to play with."""
+
+    async def load(self, session_id: str) -> Stored:
+        """Load, and share."""
+        stored = await super().load(session_id)
+        return replace(stored, header=self._kept(session_id).header)
+
+
 @fails("test_ids_that_differ_in_case_differ")
 class FoldsCase(Broken):
     """Compares ids as a case-insensitive file system does."""

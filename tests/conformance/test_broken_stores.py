@@ -8,10 +8,17 @@ from typing import ClassVar
 
 import anyio
 import pytest
+from hypothesis import Phase
 
-from tests.conformance.broken import FAULTS, Broken
+from tests.conformance.broken import (
+    FAULTS,
+    Broken,
+    KeepsSnapshots,
+    OrdersCommandsById,
+    SortsProvenance,
+)
 from turnlog.stores.port import SessionEventStore
-from turnlog.testing import Factory, StoreConformance
+from turnlog.testing import Factory, StoreConformance, StoreDifferential
 from turnlog.testing.conformance.facade import FacadeTests
 
 
@@ -20,7 +27,8 @@ class _Judge(StoreConformance):
 
     cannot: ClassVar = {"test_a_bad_session_hides_no_other": "nothing in memory can go bad"}
     patience = 5.0
-    large = 2_000_000
+    large = 1_200_000
+    many = 1_500
     store: type[Broken] = Broken
 
     def factory(self, folder: Path) -> Factory:
@@ -50,6 +58,12 @@ class _Judge(StoreConformance):
         return failed
 
 
+class _Comparison(_Judge, StoreDifferential):
+    """Broken stores beside the memory store."""
+
+    phases = (Phase.generate,)
+
+
 def names_of_tests() -> set[str]:
     """The names of the suite's tests."""
     return {name for name in dir(_Judge) if name.startswith("test_")} - set(_Judge.cannot)
@@ -67,6 +81,18 @@ def test_a_broken_store_fails_its_test(store: type[Broken], tmp_path: Path) -> N
 def test_the_sound_store_fails_none(tmp_path: Path) -> None:
     """What all broken stores are made from passes."""
     assert _Judge().failures(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "store", [SortsProvenance, OrdersCommandsById, KeepsSnapshots], ids=lambda store: store.__name__
+)
+def test_random_scripts_find_faults_too(store: type[Broken], tmp_path: Path) -> None:
+    """The comparison with the memory store notices a broken one, and passes the sound one."""
+    judge = _Comparison()
+    judge.test_it_equals_the_memory_store(tmp_path / "sound")
+    judge.store = store
+    with pytest.raises(AssertionError):
+        judge.test_it_equals_the_memory_store(tmp_path / "broken")
 
 
 def test_every_rule_of_the_port_has_a_store_that_breaks_it() -> None:

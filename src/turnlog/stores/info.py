@@ -55,6 +55,7 @@ class InfoFold:
     def add(self, events: Iterable[AnyEvent]) -> None:
         """Fold events that follow."""
         event: AnyEvent | None = None
+        last = self.last_activity  # of all events: the same however they come in batches
         foreign = self.header.source_length or 0
         for event in events:
             kind = event.type
@@ -71,9 +72,10 @@ class InfoFold:
                 self._accepted = True
             elif kind == "session/title" and type(event.data) is SessionTitle:
                 self._title = one_line(event.data.title)
+            last = max(last, event.time)
+        self.last_activity = last
         if event is not None:
             self.next_seq = event.seq + 1
-            self.last_activity = max(self.last_activity, event.time)
 
     def info(self, *, size: int | None = None, problem: str | None = None) -> SessionInfo:
         """The line."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
+from copy import deepcopy
 from itertools import count
 from operator import attrgetter
 from typing import ClassVar
@@ -93,7 +94,7 @@ class MemoryStore:
         if header.id in self._storage.sessions:
             msg = f"session {header.id!r} exists already in {self.url}"
             raise SessionExists(msg)
-        self._storage.sessions[header.id] = _Kept(header)
+        self._storage.sessions[header.id] = _Kept(deepcopy(header))
 
     async def exists(self, session_id: str) -> bool:
         """Whether there is a session with that id."""
@@ -122,8 +123,8 @@ class MemoryStore:
     async def reseed(self, claim: Claim, header: SessionHeader) -> None:
         """Exchange the header."""
         kept = self._owned(claim)
-        kept.header = header
-        kept.info = InfoFold(header, kept.info.state())
+        kept.header = deepcopy(header)
+        kept.info = InfoFold(kept.header, kept.info.state())
 
     async def commit(self, batches: Sequence[Batch]) -> list[StoreError | None]:
         """Store each batch whole, or say why not."""
@@ -133,7 +134,7 @@ class MemoryStore:
     def _commit(self, batch: Batch) -> StoreError | None:
         try:
             kept = self._owned(batch.claim)
-        except StaleWriter as error:
+        except StoreError as error:
             return error
         if batch.expected_seq != kept.next_seq:
             msg = (
@@ -158,7 +159,7 @@ class MemoryStore:
     async def load(self, session_id: str) -> Stored:
         """The whole session."""
         kept = self._kept(session_id)
-        return Stored(kept.header, tuple(kept.events))
+        return Stored(deepcopy(kept.header), tuple(kept.events))
 
     async def next_seq(self, session_id: str) -> int:
         """The seq that the next event will have."""

@@ -24,12 +24,14 @@ class StoreSuite:
         cannot: tests that the backend cannot express, by name, with the reason; they are skipped.
         patience: seconds after which something that must happen counts as never happening.
         large: characters of the largest string that a payload is tested with.
+        many: how many chunks one message is made to cite.
     """
 
     pytestmark: ClassVar = [pytest.mark.anyio]
     cannot: ClassVar[Mapping[str, str]] = {}
     patience: ClassVar[float] = 60.0
     large: ClassVar[int] = 20_000_000
+    many: ClassVar[int] = 10_000
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -27,8 +27,6 @@ from turnlog.testing.conformance.samples import (
     prompt,
 )
 
-MANY = 10_000
-
 
 class ContentTests(StoreSuite):
     """A session comes out of the store as it went in."""
@@ -95,6 +93,20 @@ class ContentTests(StoreSuite):
         found = (await handles.load("a")).header
         assert_same_header(found, made)
         assert found.extra == made.extra
+
+    async def test_a_callers_header_is_copied(self, handles: Handles) -> None:
+        """What a caller does to a header before or after does not reach the store."""
+        made = header("a", source={"list": [1]})
+        before = header("a", source={"list": [1]})
+        store = await handles.open()
+        await store.create(made)
+        assert made.source is not None
+        made.source["list"].append(2)
+        first = (await store.load("a")).header
+        assert_same_header(first, before)
+        assert first.source is not None
+        first.source["list"].append(3)
+        assert_same_header((await handles.load("a")).header, before)
 
     # -- ids -----------------------------------------------------------------------------------
 
@@ -167,7 +179,7 @@ class ContentTests(StoreSuite):
             rb'{"b":1,"a":2,"b":3}',
             rb'"\u00e9\/\u0041\u2028"',
             rb"[1.0,1e2,1E+2,100e-2,-0,-0.0,0.10]",
-            rb" null ",
+            rb"[ null,  [ ] , {} ]",
         ]
         events = [event(i, raw=raw) for i, raw in enumerate(spelled)]
         events.append(event(len(events), raw=spelled[0], extra={"k": 1}))
@@ -256,8 +268,8 @@ class ContentTests(StoreSuite):
 
     async def test_ten_thousand_chunks_and_their_citation(self, handles: Handles) -> None:
         """A batch of ten thousand chunks and the message that cites them all is stored whole."""
-        events = [chunk(i, f"word {i} ") for i in range(MANY)]
-        events.append(answer(MANY, "all of it", cited=range(MANY)))
+        events = [chunk(i, f"word {i} ") for i in range(self.many)]
+        events.append(answer(self.many, "all of it", cited=range(self.many)))
         await handles.write("a", events)
         assert_same((await handles.load("a")).events, events)
 

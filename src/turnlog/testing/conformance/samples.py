@@ -144,9 +144,9 @@ def assert_same(found: Sequence[AnyEvent], expected: Sequence[AnyEvent]) -> None
         left, right = _facets(ours), _facets(theirs)
         for name, value in left.items():
             came = right[name]
-            said = f"event {ours.seq}: {name}: expected {brief(value)}, got {brief(came)}"
-            assert type(came) is type(value), said
-            assert came == value, said
+            if type(came) is not type(value) or came != value:
+                said = f"event {ours.seq}: {name}: expected {brief(value)}, got {brief(came)}"
+                raise AssertionError(said)
 
 
 def _facets(one: AnyEvent) -> Mapping[str, Any]:
