@@ -87,12 +87,11 @@ def test_the_sound_store_fails_none(tmp_path: Path) -> None:
     "store", [SortsProvenance, OrdersCommandsById, KeepsSnapshots], ids=lambda store: store.__name__
 )
 def test_random_scripts_find_faults_too(store: type[Broken], tmp_path: Path) -> None:
-    """The comparison with the memory store notices a broken one, and passes the sound one."""
+    """The comparison with the memory store notices a broken one."""
     judge = _Comparison()
-    judge.test_it_equals_the_memory_store(tmp_path / "sound")
     judge.store = store
     with pytest.raises(AssertionError):
-        judge.test_it_equals_the_memory_store(tmp_path / "broken")
+        judge.test_it_equals_the_memory_store(tmp_path)
 
 
 def test_every_rule_of_the_port_has_a_store_that_breaks_it() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from turnlog.stores.memory import MemoryStorage, MemoryStore
-from turnlog.testing import Factory, StoreConformance
+from turnlog.testing import Factory, StoreConformance, StoreDifferential
 
 
-class TestMemory(StoreConformance):
+class TestMemory(StoreConformance, StoreDifferential):
     """`memory:`."""
 
     cannot: ClassVar = {"test_a_bad_session_hides_no_other": "nothing in memory can go bad"}
