@@ -5,10 +5,11 @@ Lines are split on LF only and are bounded; what cannot be read is kept apart, w
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from turnlog import jsontext
-from turnlog.codec import decode_line, encode_lines
+from turnlog.codec import decode_line, decode_lines, encode_lines
 from turnlog.errors import AdmissionError, InvalidHeader, StoreError
 from turnlog.events import AnyEvent, SessionHeader
 from turnlog.log import make_event
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 LINE_MAX = 80 << 20
 """Longest line, in bytes, that is read; a payload has at most 64 MiB."""
 _BLOCK = 4 << 20
+_seq_of = attrgetter("seq")
 _HEADER = b'{"format":'
 
 
@@ -97,7 +99,7 @@ class Reading:
         return at, None
 
 
-def _pieces(  # noqa: C901 - one loop: it runs once a line
+def _pieces(  # noqa: C901, PLR0912 - one loop: it runs once a line
     lines: bytes, place: str, offset: int, frame: int | None, *, joined: bool
 ) -> Iterator[Piece]:
     """The pieces of whole lines, the last LF left out, that begin at `offset`.
@@ -109,8 +111,12 @@ def _pieces(  # noqa: C901 - one loop: it runs once a line
         frame: the length of that frame.
         joined: whether lines whose seqs follow on each other make one piece.
     """
+    events = decode_lines(lines) if joined else None
+    if events and _follow(events):
+        yield piece_of(place, offset, 0, len(lines) + 1, frame, events)
+        return
     clean = is_text(lines)  # the decoder does not look into payloads
-    events: list[AnyEvent] = []
+    events = []
     begin = at = 0  # of the lines in `events`, of this line
     following = -1
     for line in lines.split(b"\n"):
@@ -144,6 +150,12 @@ def _pieces(  # noqa: C901 - one loop: it runs once a line
         at += length
     if events:
         yield piece_of(place, offset, begin, at - begin, frame, events)
+
+
+def _follow(events: list[AnyEvent]) -> bool:
+    """Whether each event's seq is one more than the one before."""
+    first = events[0].seq
+    return list(map(_seq_of, events)) == list(range(first, first + len(events)))
 
 
 def read_header(line: bytes) -> SessionHeader:
