@@ -269,7 +269,7 @@ def _close(  # noqa: PLR0913 - all of it decides
     settled = tail.settled.get(call.id)
     if settled is not None:
         cited = [settled.seq] if started is None else [started, settled.seq]
-        return "tool/result", _without_empty_blocks(settled.data), cited
+        return "tool/result", _admissible(settled.data, repair_id(header, seq)), cited
     error = NOT_STARTED if proven and started is None else OUTCOME_UNKNOWN
     message = Message(
         repair_id(header, seq),
@@ -283,13 +283,13 @@ def _close(  # noqa: PLR0913 - all of it decides
     return "tool/result", data, None if started is None else [started]
 
 
-def _without_empty_blocks(result: ToolResult) -> ToolResult:
-    """The result as a message of ours may be: what was loaded may hold what is refused now."""
+def _admissible(result: ToolResult, message_id: str) -> ToolResult:
+    """The result with an id and without empty blocks: what was loaded may be otherwise."""
     message = result.message
     said = tuple(block for block in message.content if not is_empty(block))
-    if said == message.content:
+    if said == message.content and message.id:
         return result
-    return replace(result, message=replace(message, content=said))
+    return replace(result, message=replace(message, content=said, id=message.id or message_id))
 
 
 def repair_id(header: SessionHeader, seq: int) -> str:

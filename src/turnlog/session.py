@@ -340,15 +340,12 @@ class Session:
     @overload
     def append(
         self,
-        type: str,  # noqa: A002
+        type: ev.EventType,  # noqa: A002
         data: Any,
-        *,
-        surface_op: None = None,
-        source_event_seqs: None = None,
     ) -> AnyEvent: ...
     def append(
         self,
-        type: str,  # noqa: A002
+        type: str | ev.EventType,  # noqa: A002
         data: Any,
         *,
         surface_op: Any = None,
@@ -357,7 +354,9 @@ class Session:
         """Check an event and add it to the log; atomic, from any thread.
 
         Args:
-            type: a core type, or a registered one.
+            type: a core type by name, or a registered one: what `register_event_type` returned
+                (at run time its name does too, but a type checker cannot tell it from a
+                message type whose `surface_op` was forgotten).
             data: the type's struct, or a plain dict in wire form, which is copied.
             surface_op: "append", or {"op": "replace", "start": seq, "end": seq}; for message
                 types only, and required there.
@@ -373,8 +372,9 @@ class Session:
                 self._refuse_reentry()
             if surface_op is not None:
                 data = self._with_id(data)
+            name = type.name if isinstance(type, ev.EventType) else type
             event = self._admit(
-                type, data, self._clock(), surface_op, source_event_seqs, self._commit
+                name, data, self._clock(), surface_op, source_event_seqs, self._commit
             )
             if self._observers:
                 self._publish(event)
