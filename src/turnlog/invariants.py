@@ -1,25 +1,27 @@
 """`verify`: every law of a log, and what is legal but worth knowing.
 
 Admission holds the rules of payload, surface and provenance; here they are held again against what
-is stored, together with how events relate (`relations`), and every view is derived anew and compared.
+is stored, together with how events relate (`relations`); every view is derived anew, compared.
 A fault is a broken law. What the source of an import broke is a note: an import repairs nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
 from turnlog.codec import decode_line, encode_event
-from turnlog.content import Message
 from turnlog.errors import AdmissionError
 from turnlog.events import SEED_END, AnyEvent, SessionHeader
 from turnlog.log import Damage, SessionLog, unacknowledged
 from turnlog.relations import Relations
 from turnlog.repair import is_suspended
 from turnlog.session import Session
+
+if TYPE_CHECKING:
+    from turnlog.content import Message
 
 Level: TypeAlias = Literal["fault", "note"]
 
@@ -86,7 +88,7 @@ def check(
         known = known or event.type == "turn/start"
         level: Level = "fault" if known and event.seq >= foreign else "note"
         for rule, message in relations.read(event):
-            found.append(Finding(level, rule, event.seq, message))  # noqa: PERF401 - two loops
+            found.append(Finding(level, rule, event.seq, message))
     last = events[-1].seq if events else None
     if relations.turn is not None:
         if is_suspended(header, events):
@@ -183,7 +185,9 @@ def _unpaired(messages: Iterable[Message]) -> Iterator[str]:
 def _mends(session: Session) -> Iterator[Finding]:
     for mend in session.request_messages().mends:
         call = "" if mend.call_id is None else f", call {mend.call_id!r}"
-        yield Finding("note", mend.kind, None, f"mended in requests: message {mend.message_id!r}{call}")
+        yield Finding(
+            "note", mend.kind, None, f"mended in requests: message {mend.message_id!r}{call}"
+        )
 
 
 def _worth_knowing(session: Session) -> Iterator[Finding]:

@@ -7,14 +7,17 @@ goes on from what the event says, so that one mistake is reported once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from turnlog import events as ev, jsontext
+from turnlog import events as ev
+from turnlog import jsontext
 from turnlog.content import Message, is_empty
 from turnlog.events import SEED_END, AnyEvent, EventType, SessionHeader, event_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 Breach: TypeAlias = tuple[str, str]
 
@@ -86,7 +89,7 @@ class Relations:
             yield from _message(event, message)
         reader = _READERS.get(event.type)
         if reader is not None:
-            yield from reader(self, event, data)
+            yield from getattr(self, reader)(event, data)
 
     # -- turns and steps -----------------------------------------------------------------------
 
@@ -349,26 +352,27 @@ def _flat(value: Any) -> Iterator[Any]:
         yield value
 
 
-_READERS: dict[str, Callable[[Relations, AnyEvent, Any], Iterator[Breach]]] = {
-    "turn/start": Relations._turn_start,  # noqa: SLF001 - the class's own table
-    "turn/end": Relations._turn_end,  # noqa: SLF001
-    "step/start": Relations._step_start,  # noqa: SLF001
-    "step/end": Relations._step_end,  # noqa: SLF001
-    "request/header": Relations._request_header,  # noqa: SLF001
-    "request/sent": Relations._request_sent,  # noqa: SLF001
-    "assistant/chunk": Relations._chunk,  # noqa: SLF001
-    "assistant/attempt": Relations._attempt_end,  # noqa: SLF001
-    "assistant/message": Relations._answer,  # noqa: SLF001
-    "tool/call": Relations._tool_call,  # noqa: SLF001
-    "tool/settled": Relations._settled,  # noqa: SLF001
-    "tool/result": Relations._result,  # noqa: SLF001
-    "tool/late-result": Relations._late,  # noqa: SLF001
-    "compaction/start": Relations._compaction_start,  # noqa: SLF001
-    "compaction/summary": Relations._compaction,  # noqa: SLF001
-    "compaction/end": Relations._compaction,  # noqa: SLF001
-    "approval/asked": Relations._approval_asked,  # noqa: SLF001
-    "approval/decided": Relations._approval_decided,  # noqa: SLF001
-    "context/pin": Relations._pin,  # noqa: SLF001
-    "context/unpin": Relations._unpin,  # noqa: SLF001
-    SEED_END: Relations._end_seed,  # noqa: SLF001
+#: The method that reads an event type; a type that is not here relates to nothing.
+_READERS: Mapping[str, str] = {
+    "turn/start": "_turn_start",
+    "turn/end": "_turn_end",
+    "step/start": "_step_start",
+    "step/end": "_step_end",
+    "request/header": "_request_header",
+    "request/sent": "_request_sent",
+    "assistant/chunk": "_chunk",
+    "assistant/attempt": "_attempt_end",
+    "assistant/message": "_answer",
+    "tool/call": "_tool_call",
+    "tool/settled": "_settled",
+    "tool/result": "_result",
+    "tool/late-result": "_late",
+    "compaction/start": "_compaction_start",
+    "compaction/summary": "_compaction",
+    "compaction/end": "_compaction",
+    "approval/asked": "_approval_asked",
+    "approval/decided": "_approval_decided",
+    "context/pin": "_pin",
+    "context/unpin": "_unpin",
+    SEED_END: "_end_seed",
 }

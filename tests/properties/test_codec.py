@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from turnlog import Session, jsontext
 from turnlog.codec import decode_line, encode_lines, pack_seqs, unpack_seqs
+from turnlog.content import Text
 from turnlog.events import AnyEvent
 from turnlog.testing.builders import Author
 from turnlog.testing.strategies import JSON, TEXTS, histories, mangled
-from turnlog.content import Text
 
 
 def lines_of(raw: bytes) -> list[AnyEvent]:

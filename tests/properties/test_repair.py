@@ -75,9 +75,7 @@ def test_leaves_nothing_open(session: Session) -> None:
 @given(histories())
 def test_no_real_result_is_covered(session: Session) -> None:
     """A call that had settled gets its own result at repair, never an error in its place."""
-    settled = {
-        e.seq: e.data.message.content for e in session.events if e.type == "tool/settled"
-    }
+    settled = {e.seq: e.data.message.content for e in session.events if e.type == "tool/settled"}
     for event in session.repair():
         if event.type == "tool/result":
             own = [settled[s] for s in event.source_event_seqs or () if s in settled]

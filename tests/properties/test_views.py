@@ -29,7 +29,7 @@ def test_incremental_equals_refold(session: Session) -> None:
     """A view that is read after every event equals one that is folded anew from that prefix."""
     growing = prefix(session, 0)
     for n, event in enumerate(session.events, 1):
-        growing._log.load(event)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        growing._log.load(event)  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001 - what a store does
         anew = prefix(session, n)
         for name, view in VIEWS.items():
             assert view(growing, None) == view(anew, None), (name, n)
@@ -85,7 +85,7 @@ def test_old_snapshots_never_change(session: Session, data: st.DataObject) -> No
     growing = prefix(session, 0)
     taken = [(growing.derive_messages(), growing.request_messages())]
     for event in session.events:
-        growing._log.load(event)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        growing._log.load(event)  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001 - what a store does
         taken.append((growing.derive_messages(), growing.request_messages()))
     n = data.draw(st.integers(0, len(session)))
     past = prefix(session, n)

@@ -26,7 +26,12 @@ CALL = ToolCall("c", "f", '{"a":1}')
 @pytest.mark.parametrize("size", [1, 2, 100])
 def test_chunks_give_their_blocks_back(size: int) -> None:
     """However an answer is cut, it comes together as it was."""
-    blocks = [Reasoning("why", "sig"), Text("hello \ud83d"), CALL, Opaque({"type": "chart", "n": 1})]
+    blocks = [
+        Reasoning("why", "sig"),
+        Text("hello \ud83d"),
+        CALL,
+        Opaque({"type": "chart", "n": 1}),
+    ]
     assert Assembly(chunks_of(blocks, size)).blocks() == tuple(blocks)
 
 

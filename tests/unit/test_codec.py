@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from turnlog import Session
-from turnlog.codec import MAX_RUN, decode_line, encode_event, encode_lines, event_from_dict
-from turnlog.codec import pack_seqs, unpack_seqs
+from turnlog.codec import (
+    MAX_RUN,
+    decode_line,
+    encode_event,
+    encode_lines,
+    event_from_dict,
+    pack_seqs,
+    unpack_seqs,
+)
 from turnlog.content import TextDelta
 from turnlog.errors import AdmissionError, InvalidEnvelope, NotJson, PayloadTooDeep
 from turnlog.testing.builders import Author
@@ -159,7 +166,7 @@ def test_payloads_verbatim(payload: bytes) -> None:
 )
 def test_bad_envelopes(change: dict[str, Any]) -> None:
     """A malformed envelope is an admission error, from a line and from a dict."""
-    wire = {"type": "user/message", "seq": 3, "time": 1, "data": {}, **change}
+    wire: dict[str, Any] = {"type": "user/message", "seq": 3, "time": 1, "data": {}, **change}
     with pytest.raises(AdmissionError):
         decode_line(line(wire))
     with pytest.raises(AdmissionError):

@@ -23,7 +23,10 @@ def test_content_is_made_of_text_blocks_or_one_of_them() -> None:
     assert user_message("hi").content == (Text("hi"),)
     assert user_message("").content == ()
     assert user_message(Text("a")).content == (Text("a"),)
-    assert user_message(iter([Text("a"), Image(url="x:y")])).content == (Text("a"), Image(url="x:y"))
+    assert user_message(iter([Text("a"), Image(url="x:y")])).content == (
+        Text("a"),
+        Image(url="x:y"),
+    )
     assert user_message(Opaque({"type": "chart"})).content == (Opaque({"type": "chart"}),)
 
 

@@ -7,8 +7,8 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from turnlog import Event, Record, Session, SessionHeader, TurnlogError, events as ev
-from turnlog import register_event_type
+from turnlog import Event, Record, Session, SessionHeader, TurnlogError, register_event_type
+from turnlog import events as ev
 from turnlog.content import Extra, extra_field
 from turnlog.errors import InvalidHeader, InvalidPayload, UnknownEventType, UnsupportedVersion
 from turnlog.events import CORE_TYPES, LogOnlyPayload, LogOnlyType, unregister_event_type
@@ -40,18 +40,20 @@ def test_seq_fields_are_fields() -> None:
 
 def test_registered_types() -> None:
     """An application's type is admitted, read as its struct, and unknown once it is forgotten."""
-    register_event_type("acme/deployed-2", Deployed, seq_fields=["seqs"])
+    deployed = register_event_type("acme/deployed-2", Deployed, seq_fields=["seqs"])
     session = new_session()
-    event = session.append("acme/deployed-2", Deployed("1"))
-    session.append("acme/deployed-2", {"version": "2", "by": "bot"})
+    append: Any = session.append
+    event = session.append(deployed, Deployed("1"))
+    append("acme/deployed-2", {"version": "2", "by": "bot"})
     assert event.data == Deployed("1")
     assert session.events[1].data.extra == {"by": "bot"}
     with pytest.raises(InvalidPayload):
-        session.append("acme/deployed-2", {"version": 2})
+        session.append(deployed, {"version": 2})
     unregister_event_type("acme/deployed-2")
     unregister_event_type("acme/deployed-2")
-    with pytest.raises(UnknownEventType, match="register_event_type"):
-        session.append("acme/deployed-2", {"version": "3"})
+    for forgotten in (deployed, "acme/deployed-2"):
+        with pytest.raises(UnknownEventType, match="register_event_type"):
+            append(forgotten, {"version": "3"})
     wires = [event.to_dict() for event in session.events]
     loaded = Session.from_events(session.header, wires)
     assert loaded.unknown_types == {"acme/deployed-2": 2}
@@ -61,7 +63,7 @@ def test_registered_types() -> None:
 @pytest.mark.parametrize("name", ["turn/mine", "session/x", "deployed", "/x", "x/", ""])
 def test_names_that_cannot_be_registered(name: str) -> None:
     """A type has a prefix of the application's own."""
-    with pytest.raises(TurnlogError, match="event type|prefix"):
+    with pytest.raises(TurnlogError, match=r"event type|prefix"):
         register_event_type(name)
 
 
@@ -90,7 +92,8 @@ def test_wire_form() -> None:
     """The wire form has the optional keys only where they say something."""
     session = new_session("s")
     session.add_user("hi")
-    message = {"id": "m", "role": "user", "content": [], "source": {"kind": "user"}}
+    message: dict[str, Any] = {"id": "m", "role": "user", "content": []}
+    message["source"] = {"kind": "user"}
     op = {"op": "replace", "start": 0, "end": 0}
     event = session.append("user/message", message, surface_op=op, source_event_seqs=[0])
     assert event.to_dict() == {

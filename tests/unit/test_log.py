@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from turnlog import Message, Session, SessionHeader, Source, Text, ToolCall, errors, events as ev
+from turnlog import Message, Session, SessionHeader, Source, Text, ToolCall, errors
+from turnlog import events as ev
 from turnlog.content import tool_message, user_message
 from turnlog.events import AnyEvent, Replace
 from turnlog.log import Damage, SessionLog, make_event
@@ -83,9 +83,7 @@ def test_results_cite_their_call() -> None:
     settled = session.append("tool/settled", result()).seq
     for cited, missing in ((None, call), ([0], call), ([settled], call), ([call], settled)):
         with pytest.raises(errors.UncitedCall) as caught:
-            session.append(
-                "tool/result", result(), surface_op="append", source_event_seqs=cited
-            )
+            session.append("tool/result", result(), surface_op="append", source_event_seqs=cited)
         assert caught.value.value == missing
     session.append(
         "tool/result", result(), surface_op="append", source_event_seqs=[settled, 0, call]
@@ -130,7 +128,10 @@ def test_plain_dicts_are_copied() -> None:
 @pytest.mark.parametrize("time", [1.5, None, 2**63, True])
 def test_the_clock_gives_milliseconds(time: Any) -> None:
     """A clock that gives something else is refused before anything is changed."""
-    clock: Callable[[], Any] = lambda: time  # noqa: E731 - one line
+
+    def clock() -> Any:
+        return time
+
     session = Session.from_events(SessionHeader("a", 1), [], clock=clock)
     with pytest.raises(errors.InvalidEnvelope, match="milliseconds"):
         session.add_user("x")
@@ -183,7 +184,12 @@ class TestDamage:
         log = self.log()
         assert [e.seq for e in log.events] == [0, 1, 4]
         assert (log.next_seq, log.event_at(4).seq, log.index(4)) == (5, 4, 2)
-        assert (log.has(3), log.is_lost(3), log.has(4), log.is_lost(4)) == (False, True, True, False)
+        assert (log.has(3), log.is_lost(3), log.has(4), log.is_lost(4)) == (
+            False,
+            True,
+            True,
+            False,
+        )
         with pytest.raises(errors.NoSuchEvent, match="lost to damage"):
             log.event_at(2)
         with pytest.raises(errors.NoSuchEvent, match="from 0 to 4"):

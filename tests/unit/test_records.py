@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from turnlog import Message, Source, Text, ToolCall, events as ev
+from turnlog import Message, Source, Text, ToolCall
+from turnlog import events as ev
 from turnlog.content import Reasoning, tool_message
 from turnlog.errors import InvalidPayload, NotJson
 from turnlog.records import Codec, FrozenDict, FrozenList, Opaque, encode, flatten, freeze, plain
@@ -37,7 +38,7 @@ def test_unknown_fields_come_out_where_they_were() -> None:
         codec: Codec[Any] = Codec(cls)
         raw = encode(codec.convert(wire))
         assert codec.decode(raw).to_dict() == wire
-        again, snapshot = codec.admit(codec.decode(raw))
+        again, snapshot = codec.admit(codec.decode(raw), 0)
         assert codec.decode(again) == snapshot == codec.convert(wire)
 
 
@@ -108,9 +109,13 @@ def test_unknown_fields_are_not_known_ones() -> None:
 
 def test_halves_of_a_character() -> None:
     """A text whose halves of a character met is the text with that character."""
-    _, snapshot = Codec(Message).admit(Message("m", "user", (Text("\ud83d\ude00"),), Source("u")))
+    _, snapshot = Codec(Message).admit(
+        Message("m", "user", (Text("\ud83d\ude00"),), Source("u")), 0
+    )
     assert snapshot.text == "\U0001f600"
-    _, snapshot = Codec(Message).admit(Message("m", "user", (Text("\ude00\ud83d"),), Source("u")))
+    _, snapshot = Codec(Message).admit(
+        Message("m", "user", (Text("\ude00\ud83d"),), Source("u")), 0
+    )
     assert snapshot.text == "\ude00\ud83d"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnlog import Session, SessionHeader, Text, ToolCall, events as ev, tool_message
+from turnlog import Session, SessionHeader, Text, ToolCall, tool_message
+from turnlog import events as ev
 from turnlog.content import (
     Reasoning,
     ReasoningDelta,
@@ -282,7 +283,10 @@ class TestSuspended:
         """A denied call without result is an interrupted turn."""
         author = self.waiting(ONE, TWO)
         self.decide(author, ONE, "denied")
-        assert told(author.session.repair())[:2] == ["one: TOOL_NOT_STARTED", "two: TOOL_NOT_STARTED"]
+        assert told(author.session.repair())[:2] == [
+            "one: TOOL_NOT_STARTED",
+            "two: TOOL_NOT_STARTED",
+        ]
 
     def test_not_when_started(self) -> None:
         """Once one body was dispatched, its outcome is in question."""

@@ -8,8 +8,18 @@ from typing import Any
 
 import pytest
 
-from turnlog import Message, Session, SessionHeader, Source, Text, ToolCall, events as ev
-from turnlog import assistant_message, tool_message, user_message
+from turnlog import (
+    Message,
+    Session,
+    SessionHeader,
+    Source,
+    Text,
+    ToolCall,
+    assistant_message,
+    tool_message,
+    user_message,
+)
+from turnlog import events as ev
 from turnlog.errors import (
     AdmissionError,
     NoSuchEvent,
@@ -117,7 +127,10 @@ def test_a_commit_that_refuses_changes_nothing() -> None:
             raise QueueFull("full")
 
     session = Session(SessionLog(SessionHeader("a", 1)), commit=commit)
-    for attempt in (lambda: session.add_user("x"), lambda: session.append("turn/start", {"turn": 1})):
+    for attempt in (
+        lambda: session.add_user("x"),
+        lambda: session.append("turn/start", {"turn": 1}),
+    ):
         with pytest.raises(QueueFull):
             attempt()
     assert (len(session), session.next_seq, len(session.surface)) == (0, 0, 0)

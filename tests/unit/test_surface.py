@@ -13,7 +13,7 @@ from turnlog.testing.builders import new_session
 
 
 def surface(count: int) -> Surface:
-    """Nodes 0, 1, 2 …"""
+    """Nodes 0, 1, 2 and so on."""
     made = Surface()
     for seq in range(count):
         made.append(seq)
@@ -80,7 +80,7 @@ def test_shadowed_by() -> None:
 
 
 def test_the_view_of_seqs_is_live_and_read_only() -> None:
-    """`surface.seqs` follows the session, is equal to any sequence of the same, and has no setter."""
+    """`surface.seqs` follows the session and is equal to any sequence of the same seqs."""
     session = new_session()
     seqs: Any = session.surface.seqs
     session.add_user("a")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -33,6 +32,9 @@ from turnlog.content import (
 from turnlog.events import AnyEvent, Replace
 from turnlog.session import Session
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
 START = 1_700_000_000_000
 CONFIG = ev.ModelConfig("scripted", "parrot")
 DIGEST = "sha256:" + "0" * 64
@@ -51,7 +53,7 @@ class Counted:
         return next(self._times)
 
     def new_id(self) -> str:
-        """`id-1`, `id-2` …"""
+        """An id: `id-1`, then `id-2` and so on."""
         return f"{self._prefix}-{next(self._ids)}"
 
 
@@ -78,7 +80,8 @@ class Author:
 
     def record(self, type_name: str, data: Any) -> AnyEvent:
         """Append a log-only event."""
-        return self.session.append(type_name, data)
+        append: Any = self.session.append  # any type: what the overloads would tell apart
+        return append(type_name, data)
 
     # -- boundaries ----------------------------------------------------------------------------
 
@@ -216,7 +219,7 @@ class Author:
 
 
 def chunks_of(blocks: Sequence[Block], size: int = 3) -> Iterator[Chunk]:
-    """The chunks in which an answer of these blocks would arrive, `size` characters or more at a time."""
+    """The chunks of an answer of these blocks, `size` characters or more at a time."""
     for index, block in enumerate(blocks):
         yield BlockStart(index, block.type)
         if isinstance(block, Text):

@@ -9,19 +9,25 @@ Needs the extra `turnlog[testing]`. Everything is deterministic: ids and times a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from turnlog import errors, events as ev
+from turnlog import errors
+from turnlog import events as ev
 from turnlog.content import Block, Image, Message, Reasoning, Source, Text, ToolCall, user_message
 from turnlog.events import Replace, SessionHeader
 from turnlog.records import Opaque
 from turnlog.session import Session
 from turnlog.testing.builders import START, Author, Counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from turnlog.content import Role
 
 Draw = st.DrawFn
 
@@ -35,9 +41,7 @@ HOSTILE = (
     "\U0001f600 e\u0301 \ufeff",
     "x" * 300,
 )
-_DEEP: Any = "bottom"
-for _ in range(200):
-    _DEEP = [_DEEP]
+_DEEP: Any = json.loads("[" * 200 + "]" * 200)
 
 TEXTS = st.sampled_from(HOSTILE) | st.text(max_size=12)
 SAID = TEXTS.map(lambda text: text if text.strip() else f"said {text}")
@@ -321,16 +325,18 @@ def _mangled_event(draw: Draw, session: Session, seq: int) -> dict[str, Any]:
     content: list[Any] = draw(st.lists(_ANY_BLOCK, max_size=3))
     if role == "assistant":
         content += draw(_CALLING)
-    message = Message(f"m{seq}", role, tuple(content), Source(role))
+    message = Message(f"m{seq}", cast("Role", role), tuple(content), Source(role))
     if role == "tool":
-        message = replace(message, tool_call_id=draw(st.none() | _IDS), is_error=draw(st.booleans()))
+        message = replace(
+            message, tool_call_id=draw(st.none() | _IDS), is_error=draw(st.booleans())
+        )
     type_name = _EVENT_OF.get(role, "system/message")
     data: Any = message if role == "user" else {"message": message.to_dict()}
     if draw(st.integers(0, 9)) == 0:
         type_name, data = "stranger/message", draw(JSON)
     seqs = list(session.surface.seqs)
     wire: dict[str, Any] = {"type": type_name, "seq": seq, "time": START, "surfaceOp": "append"}
-    wire["data"] = data.to_dict() if isinstance(data, msgspec.Struct) else data
+    wire["data"] = data.to_dict() if isinstance(data, Message) else data
     if not seqs or draw(st.integers(0, 2)):
         return wire
     first = draw(st.integers(0, len(seqs) - 1))
@@ -341,7 +347,10 @@ def _mangled_event(draw: Draw, session: Session, seq: int) -> dict[str, Any]:
             return wire
         first = last = seqs.index(draw(st.sampled_from(results)))
         old = session.event_at(seqs[first]).to_dict()["data"]
-        wire["data"] = {**old, "message": {**old["message"], "content": message.to_dict()["content"]}}
+        wire["data"] = {
+            **old,
+            "message": {**old["message"], "content": message.to_dict()["content"]},
+        }
     wire["surfaceOp"] = Replace(seqs[first], seqs[last]).to_dict()
     wire["sourceEventSeqs"] = seqs[first : last + 1]
     return wire
@@ -354,7 +363,7 @@ class Illegal(msgspec.Struct, frozen=True):
     """An append that breaks a rule, and the error that must refuse it."""
 
     error: type[errors.AdmissionError]
-    type: str
+    type_name: str
     data: Any
     surface_op: Any = None
     source_event_seqs: Any = None
@@ -363,7 +372,7 @@ class Illegal(msgspec.Struct, frozen=True):
         """Try it."""
         append: Any = session.append
         append(
-            self.type,
+            self.type_name,
             self.data,
             surface_op=self.surface_op,
             source_event_seqs=self.source_event_seqs,
@@ -386,16 +395,19 @@ def _cycle() -> list[Any]:
 def _bad_payloads() -> Iterator[Illegal]:
     yield Illegal(errors.UnknownEventType, "nobody/knows", {})
     yield Illegal(errors.UnknownEventType, "turn/begin", {"turn": 1})
-    for wrong in ({"turn": "1"}, {"turn": True}, {"turn": 1.0}, {}, [], None, "turn"):
+    unfit: list[Any] = [{"turn": "1"}, {"turn": True}, {"turn": 1.0}, {}, [], None, "turn"]
+    for wrong in unfit:
         yield Illegal(errors.InvalidPayload, "turn/start", wrong)
     yield Illegal(errors.InvalidPayload, "turn/start", ev.StepStart(1, 1))
-    unfit: Any = "one"
-    yield Illegal(errors.InvalidPayload, "turn/start", ev.TurnStart(unfit))
+    unsound: Any = "one"
+    yield Illegal(errors.InvalidPayload, "turn/start", ev.TurnStart(unsound))
     yield Illegal(errors.InvalidPayload, "user/message", {"role": "user"}, "append")
     not_json: list[Any] = [float("nan"), float("inf"), b"bytes", {"set"}, (1, 2), {1: 2}, 2**63]
     not_json += [-(2**63) - 1, object(), _cycle(), {"a": [{"b": {None: 1}}]}]
     for wrong in not_json:
-        result = {"message": {"id": "m", "role": "tool", "content": [], "source": {"kind": "t"}}}
+        result: dict[str, Any] = {
+            "message": {"id": "m", "role": "tool", "content": [], "source": {"kind": "t"}}
+        }
         yield Illegal(errors.NotJson, "compaction/end", {"compactionId": "c", "error": wrong})
         yield Illegal(errors.NotJson, "compaction/end", ev.CompactionEnd("c", error=wrong))
         yield Illegal(errors.NotJson, "tool/result", {**result, "meta": wrong}, "append")
