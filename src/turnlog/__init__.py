@@ -29,6 +29,13 @@ from turnlog.session import Fold, Session
 from turnlog.views.projector import SurfaceProjector
 
 if TYPE_CHECKING:
+    from turnlog.agent import ReactLoopAgent as ReactLoopAgent
+    from turnlog.agent import Tool as Tool
+    from turnlog.agent import ToolAborted as ToolAborted
+    from turnlog.agent import TurnResult as TurnResult
+    from turnlog.agent import ask_on_terminal as ask_on_terminal
+    from turnlog.agent import tool as tool
+    from turnlog.models import open_model as open_model
     from turnlog.stores import open_store as open_store
     from turnlog.stores.port import SessionInfo as SessionInfo
 
@@ -36,8 +43,15 @@ __version__ = "0.1.0"
 
 #: Names that are loaded when they are first used, and from where.
 _LAZY = {
+    "ReactLoopAgent": "turnlog.agent",
     "SessionInfo": "turnlog.stores.port",
+    "Tool": "turnlog.agent",
+    "ToolAborted": "turnlog.agent",
+    "TurnResult": "turnlog.agent",
+    "ask_on_terminal": "turnlog.agent",
+    "open_model": "turnlog.models",
     "open_store": "turnlog.stores",
+    "tool": "turnlog.agent",
 }
 
 __all__ = [
@@ -53,6 +67,7 @@ __all__ = [
     "Image",
     "Message",
     "Prompt",
+    "ReactLoopAgent",
     "Reasoning",
     "Record",
     "Session",
@@ -62,12 +77,18 @@ __all__ = [
     "Steer",
     "SurfaceProjector",
     "Text",
+    "Tool",
+    "ToolAborted",
     "ToolCall",
+    "TurnResult",
     "TurnlogError",
     "Usage",
+    "ask_on_terminal",
     "assistant_message",
+    "open_model",
     "open_store",
     "register_event_type",
+    "tool",
     "tool_message",
     "user_message",
 ]

@@ -82,7 +82,7 @@ _EXTRAS = {extra: {extra} for extra in rules.EXTRAS.values()}
         ("log", "if TYPE_CHECKING:\n    from turnlog.stores.jsonl import JsonlStore"),
         ("views.messages", "from ..stores import jsonl"),
         ("models.openai", "from turnlog.stores import jsonl"),
-        ("agent.loop", "from turnlog.models.openai import OpenAIModel"),
+        ("agent.loop", "from turnlog.stores.jsonl import JsonlStore"),
         ("cli.show", "from turnlog.stores import jsonl"),
         ("cli.show", "class A:\n    from turnlog.stores import jsonl"),
         ("", "from turnlog.stores import open_store"),

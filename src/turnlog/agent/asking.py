@@ -25,6 +25,7 @@ from turnlog.events import (
     RequestSent,
     SystemMessage,
 )
+from turnlog.models.forced_tools import as_tool_call
 from turnlog.models.port import Model
 from turnlog.session import Session
 
@@ -103,8 +104,13 @@ class Asking:
             source_event_seqs=[seq],
         )
 
-    async def ask(self, header: Header, turn: int, step: int) -> Event[AssistantMessage]:
+    async def ask(
+        self, header: Header, turn: int, step: int, *, forced: bool = False
+    ) -> Event[AssistantMessage]:
         """Send the request, log what comes, and return the answer as logged.
+
+        `forced`: the answer is a tool call in the form that `forced_header` asks for.
+
 
         A failed attempt is closed by `assistant/attempt`; what is retryable is tried again.
 
@@ -114,7 +120,7 @@ class Asking:
         attempt = 1
         while True:
             try:
-                return await self._attempt(header, turn, step, attempt)
+                return await self._attempt(header, turn, step, attempt, forced=forced)
             except ModelError as error:
                 if not error.retryable or attempt > self._retries:
                     raise
@@ -127,7 +133,7 @@ class Asking:
             attempt += 1
 
     async def _attempt(
-        self, header: Header, turn: int, step: int, attempt: int
+        self, header: Header, turn: int, step: int, attempt: int, *, forced: bool
     ) -> Event[AssistantMessage]:
         session, model = self._session, self._model
         body = self._encoder.encode(header, session.request_messages())
@@ -140,7 +146,8 @@ class Asking:
         seqs: list[int] = []
         built = Assembly()
         try:
-            async with model.stream(body) as chunks:
+            async with model.stream(body) as stream:
+                chunks = as_tool_call(stream, self._new_id()) if forced else stream
                 async for chunk in chunks:
                     data = AssistantChunk(turn, step, chunk, attempt)
                     seqs.append(session.append("assistant/chunk", data).seq)

@@ -55,6 +55,7 @@ from turnlog.events import (
     TurnEnd,
     TurnStart,
 )
+from turnlog.models.forced_tools import forced_header
 from turnlog.models.port import Model
 from turnlog.session import Session
 from turnlog.stores.port import Queued
@@ -253,12 +254,21 @@ class ReactLoopAgent:
         return Turn(self, session, prompt, tool_choice)
 
     def header(self, choice: ToolChoice) -> Header:
-        """The request header of a plain step."""
-        tools = tuple(tool.schema for tool in self.tools.values()) or None
+        """The request header of a step.
+
+        On a model without native tools a step that must call one has a header of its own, with
+        worked examples and a schema for the answer; other steps then know of no tools.
+        """
+        tools = tuple(tool.schema for tool in self.tools.values())
+        if choice == "none" or not tools:
+            return Header(self._config, self.system)
+        if not self.model.native_tools:
+            if choice != "required":
+                return Header(self._config, self.system)
+            worked = {tool.name: tool.examples for tool in self.tools.values() if tool.examples}
+            return forced_header(self._config, tools, worked)
         config = self._config
-        if choice == "none":
-            tools = None
-        elif choice == "required" and tools:
+        if choice == "required":
             config = msgspec.structs.replace(config, tool_choice="required")
         return Header(config, self.system, tools)
 
@@ -374,7 +384,7 @@ class _Drive:
         reason = "cancelled"
         try:
             with self._scope:
-                async with anyio.create_task_group() as tasks:
+                async with self._agent.model.connected(), anyio.create_task_group() as tasks:
                     tasks.start_soon(self._watch)
                     end = await self._bounded(prompt, queued, choice)
                     tasks.cancel_scope.cancel()
@@ -500,7 +510,8 @@ class _Drive:
             new_id=_ambient.new_id,
         )
         header = asking.log_header(agent.header(choice), turn, step)
-        return await asking.ask(header, turn, step)
+        forced = choice == "required" and bool(agent.tools) and not agent.model.native_tools
+        return await asking.ask(header, turn, step, forced=forced)
 
     async def _dispatch(self, turn: int, step: int, calls: Sequence[Any]) -> bool:
         agent = self._agent

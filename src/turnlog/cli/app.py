@@ -7,8 +7,13 @@ from inspect import cleandoc
 
 from cyclopts import App, Group
 
-import turnlog
 from turnlog.cli import changing, checking, following, reading, transfer
+
+def _version() -> str:
+    from turnlog import __version__  # noqa: PLC0415 - only when asked for
+
+    return __version__
+
 
 READ = Group("Read", sort_key=1)
 WRITE = Group("Write", sort_key=2)
@@ -41,7 +46,7 @@ app = App(
     help="Sessions of LLM agents as append-only logs: read, wind back, fork, verify, import.",
     help_format="plaintext",
     help_epilogue=EPILOGUE,
-    version=turnlog.__version__,
+    version=_version,
     version_flags=["--version"],
     help_flags=["--help", "-h"],
 )

@@ -11,12 +11,11 @@ that session becomes durable.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from threading import Lock
+import threading
 
 import anyio
 from anyio.abc import TaskStatus
+from anyio.from_thread import BlockingPortal
 
 from turnlog.errors import QueueFull, StaleWriter, StoreClosed, StoreError, WriteFailed
 from turnlog.events import AnyEvent
@@ -56,13 +55,14 @@ class Writer:
         self._backend = backend
         self._window = 0.0 if backend.durability == "event" else window
         self._bound = bound
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._outboxes: dict[int, Outbox] = {}
         self._bytes = 0
         self._wake = anyio.Event()
         self._hurry = anyio.Event()
         self._room = anyio.Event()
-        self._soon: Callable[[Callable[[], None]], object] = lambda call: call()
+        self._thread = 0  # the event loop's
+        self._portal: BlockingPortal | None = None  # how other threads reach it
         self._closed = False
         self._idle = True
 
@@ -108,9 +108,12 @@ class Writer:
             self._bytes += size
             idle, self._idle = self._idle, False
         if idle:
-            self._soon(self._wake_up)
+            if self._portal is None or threading.get_ident() == self._thread:
+                self._wake.set()
+            else:
+                self._portal.start_task_soon(self._wake_up)
 
-    def _wake_up(self) -> None:
+    async def _wake_up(self) -> None:
         self._wake.set()
 
     async def room(self) -> None:
@@ -155,16 +158,17 @@ class Writer:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Drain until cancelled."""
-        self._soon = _thread_safe_call()
-        task_status.started()
-        while True:
-            await self._wake.wait()
-            if self._window and not self._hurry.is_set():
-                with anyio.move_on_after(self._window):
-                    await self._hurry.wait()
-            self._wake, self._hurry = anyio.Event(), anyio.Event()
-            await self._drain()
-            self._again()
+        self._thread = threading.get_ident()
+        async with BlockingPortal() as self._portal:
+            task_status.started()
+            while True:
+                await self._wake.wait()
+                if self._window and not self._hurry.is_set():
+                    with anyio.move_on_after(self._window):
+                        await self._hurry.wait()
+                self._wake, self._hurry = anyio.Event(), anyio.Event()
+                await self._drain()
+                self._again()
 
     def _again(self) -> None:
         """After a drain: go on at once for who waits or for a backlog, else after the window."""
@@ -238,13 +242,3 @@ class Writer:
             else:
                 still.append((target, settled))
         outbox.waiting = still
-
-
-def _thread_safe_call() -> Callable[[Callable[[], None]], object]:
-    """How any thread makes this event loop call something soon."""
-    try:
-        return asyncio.get_running_loop().call_soon_threadsafe
-    except RuntimeError:
-        import trio.lowlevel  # noqa: PLC0415 - only where trio runs us
-
-        return trio.lowlevel.current_trio_token().run_sync_soon
