@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.command import done, read, turnlog, write
 from tests.unit.interop.dsh_files import event, header, line, lines, saved
+from turnlog.content import user_message
 from turnlog.errors import AdmissionError, DamagedSession, SessionInUse, StoreError
 from turnlog.events import AnyEvent
 from turnlog.interop.dsh import open_dsh
@@ -433,7 +434,7 @@ class Stopping:
 
 def interrupted(url: str, path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An import that is stopped after so many events, which were committed one by one."""
-    monkeypatch.setattr("turnlog.stores.store.IMPORT_BATCH", 1)
+    monkeypatch.setattr("turnlog.stores.adopting.BATCH", 1)
     incoming = FromDsh(open_dsh(path))
 
     async def work() -> None:
@@ -566,3 +567,18 @@ def test_a_newer_file(tmp_path: Path, url: str) -> None:
     result = turnlog("import", path, "--store", url)
     assert result.status == 1
     assert "newer turnlog" in result.err
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        user_message("native"),
+        {"id": "x", "role": "user", "content": TEXT, "source": {"kind": "user"}},
+    ],
+)
+def test_any_form_of_a_first_native_event(tmp_path: Path, url: str, message: Any) -> None:
+    """A first native event is taken in each form that any other is, a struct without id too."""
+    imported(url, session(tmp_path, user(0)))
+    write(url, "s-1", lambda s: s.append("user/message", message, surface_op="append"))
+    assert types(read(url, "s-1"))[1:] == ["session/end-seed", "user/message"]
+    assert done("verify", "s-1", "--store", url).status == 0

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import chain, count, islice
 from types import TracebackType
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import anyio
-import msgspec
 
 from turnlog import _ambient
 from turnlog.commands import Command, with_id
 from turnlog.errors import (
-    ImportConflict,
-    InvalidHeader,
     NoSuchSession,
     SessionExists,
     StoreClosed,
@@ -24,12 +19,11 @@ from turnlog.errors import (
     WriteFailed,
 )
 from turnlog.events import AnyEvent, SessionHeader
+from turnlog.stores.adopting import Adopted, OnConflict, adopt, fill, this_process
 from turnlog.stores.live import StoredSession
 from turnlog.stores.loading import build_log
 from turnlog.stores.port import (
-    Batch,
     Durability,
-    Owner,
     Queued,
     SessionEventStore,
     SessionInfo,
@@ -39,10 +33,6 @@ from turnlog.upcasts import reread
 
 CLOSE_DEADLINE = 10.0
 TAIL_POLL = 1.0
-IMPORT_BATCH = 5_000  # events
-IMPORT_BYTES = 8 * 1024 * 1024
-
-Adopted: TypeAlias = Literal["imported", "extended", "identical", "skipped"]
 
 
 class Inbox:
@@ -153,7 +143,7 @@ class Store:
         writer = self._open_writer()
         session_id = _ambient.new_id() if session_id is None else session_id
         await self._ensure(session_id, create, cwd)
-        claim = await self.backend.claim(session_id, self._owner(), steal=steal)
+        claim = await self.backend.claim(session_id, this_process(), steal=steal)
         outbox = None
         try:
             log = build_log(await self.backend.load(session_id))
@@ -191,10 +181,6 @@ class Store:
             msg = f"no session {session_id!r} in {self.url}: `turnlog ls` lists what there is"
             raise NoSuchSession(msg)
 
-    @staticmethod
-    def _owner() -> Owner:
-        return Owner(_ambient.process_id(), socket.gethostname(), _ambient.clock())
-
     async def fork(
         self, session_id: str, *, at: int | None = None, new_id: str | None = None
     ) -> str:
@@ -215,7 +201,7 @@ class Store:
             at = parent.events[-1].seq
         child = parent.fork(at, new_id)
         await self.backend.create(child.header)
-        await self._fill(child.id, child.events)
+        await fill(self.backend, child.id, child.events)
         return child.id
 
     async def adopt(
@@ -223,7 +209,7 @@ class Store:
         header: SessionHeader,
         events: Iterable[AnyEvent],
         *,
-        on_conflict: Literal["error", "skip", "rename"] = "error",
+        on_conflict: OnConflict = "error",
     ) -> tuple[str, Adopted]:
         """Take a session that was made elsewhere; returns its id and what was done.
 
@@ -244,78 +230,7 @@ class Store:
             ImportConflict: the id is taken by something else, and `on_conflict` is "error".
             SessionInUse: it would be extended, but another process owns it.
         """
-        header.check()
-        if header.seed_length is None:
-            msg = "expected a header with the seed_length of what is imported"
-            raise InvalidHeader(msg)
-        done = await self._adopt(header, events)
-        if done is not None:
-            return header.id, done
-        if on_conflict == "skip":
-            return header.id, "skipped"
-        if on_conflict == "error":
-            msg = (
-                f"session {header.id!r} exists in {self.url} and holds something else: "
-                "import with --on-conflict rename or skip"
-            )
-            raise ImportConflict(msg)
-        for number in count(2):
-            renamed = msgspec.structs.replace(header, id=f"{header.id}-{number}")
-            done = await self._adopt(renamed, events)
-            if done is not None:
-                return renamed.id, done
-        raise AssertionError  # pragma: no cover - `count` never ends
-
-    async def _adopt(self, header: SessionHeader, events: Iterable[AnyEvent]) -> Adopted | None:
-        """Import under this id; None when it holds something else."""
-        try:
-            await self.backend.create(header)
-        except SessionExists:
-            return await self._continue(header, events)
-        await self._fill(header.id, events)
-        return "imported"
-
-    async def _continue(self, header: SessionHeader, events: Iterable[AnyEvent]) -> Adopted | None:
-        """Leave the stored session as it is, or append what the source has beyond it."""
-        stored = await self.backend.load(header.id)
-        old, seed = stored.header, stored.header.seed_length
-        if seed is None or old.source_format != header.source_format:
-            return None
-        native = bool(stored.events) and stored.events[-1].seq >= seed
-        coming = iter(events)
-        for event in stored.events:
-            if event.seq < seed and not _same(event, next(coming, None)):
-                return None
-        rest = list(islice(coming, 1))
-        if not rest and header.seed_length == seed:
-            return "identical"
-        if native or (header.seed_length or 0) < seed:
-            return None
-        at = await self.backend.next_seq(header.id)
-        await self._fill(header.id, chain(rest, coming), at=at, header=header)
-        return "extended" if header.seed_length != seed else "imported"
-
-    async def _fill(
-        self,
-        session_id: str,
-        events: Iterable[AnyEvent],
-        *,
-        at: int = 0,
-        header: SessionHeader | None = None,
-    ) -> None:
-        """Append to a session that ends before seq `at`, under a new header if one is given."""
-        claim = await self.backend.claim(session_id, self._owner())
-        try:
-            if header is not None:
-                await self.backend.reseed(claim, header)
-            for batch in _batches(events):
-                (error,) = await self.backend.commit([Batch(claim, batch, at)])
-                if error is not None:
-                    raise error
-                at = batch[-1].seq + 1
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.backend.release(claim)
+        return await adopt(self.backend, header, events, on_conflict)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -348,9 +263,13 @@ class Store:
         header = (await self.backend.load(session_id)).header
         seq = await self.backend.next_seq(session_id) - 1 if after is None else after
         while True:
-            for event in await self.backend.read(session_id, seq + 1):
+            events = await self.backend.read(session_id, seq + 1)
+            if not events and (stored := await self.backend.next_seq(session_id)) > seq + 1:
+                events = await self.backend.read(session_id, seq + 1, stored)
+                seq = stored - 1  # what cannot be read is not waited for
+            for event in events:
                 yield reread(header, event) if event.seq < (header.source_length or 0) else event
-                seq = event.seq
+                seq = max(seq, event.seq)
             await self.backend.wait(session_id, seq, TAIL_POLL)
 
     def inbox(self, session_id: str) -> Inbox:
@@ -360,25 +279,6 @@ class Store:
     async def pending(self) -> list[str]:
         """The sessions whose inbox holds a prompt, the longest waiting first."""
         return await self.backend.pending()
-
-
-def _batches(events: Iterable[AnyEvent]) -> Iterator[list[AnyEvent]]:
-    """Events in the portions in which an import is committed."""
-    batch: list[AnyEvent] = []
-    size = 0
-    for event in events:
-        batch.append(event)
-        size += len(event.raw)
-        if len(batch) >= IMPORT_BATCH or size >= IMPORT_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _same(mine: AnyEvent, other: AnyEvent | None) -> bool:
-    """Whether an event is the same, down to the bytes of its payload."""
-    return other is not None and mine.raw == other.raw and mine == other
 
 
 __all__ = ["Inbox", "Store", "StoreError"]
