@@ -17,7 +17,7 @@ def read(path: Path) -> tuple[dict, list[dict]]:
                 continue  # damage: the seqs that are missing tell how much was lost
             if "type" in wire or "run" in wire:
                 events += [e for e in unpack(wire) if not events or e["seq"] > events[-1]["seq"]]
-            elif wire.get("format") == "turnlog" and wire["version"] == 0:
+            elif wire.get("format") == "turnlog" and not wire.get("version"):
                 header = wire  # a later one takes its place
     return header, events
 
