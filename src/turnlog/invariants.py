@@ -155,6 +155,9 @@ def _views(kept: Session, anew: Session) -> Iterator[Finding]:
             for tools in (False, True)
             for context in (False, True)
         ),
+        "nodes": kept.nodes() == anew.nodes(),
+        "requests": kept.requests() == anew.requests(),
+        "usage": kept.usage() == anew.usage(),
     }
     for view, equal in same.items():
         if not equal:

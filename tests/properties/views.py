@@ -57,6 +57,9 @@ def naive_transcript(
 VIEWS: dict[str, Callable[[Session, int | None], Any]] = {
     "derive": lambda session, at: list(session.derive_messages(at)),
     "request": lambda session, at: list(session.request_messages(at)),
+    "nodes": lambda session, at: session.nodes(at),
+    "requests": lambda session, at: session.requests(at),
+    "usage": lambda session, at: session.usage(at),
     "mends": lambda session, at: session.request_messages(at).mends,
     "surface": lambda session, at: list(
         session.surface.seqs if at is None else session.surface.at(at)
