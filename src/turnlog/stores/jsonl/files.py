@@ -92,11 +92,15 @@ def copy_range(fd: int, start: int, stop: int, target: Path) -> None:
         FileExistsError: there is a file of that name.
     """
     with opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as copy:
-        at = start
-        while at < stop and (chunk := read_at(fd, at, min(_CHUNK, stop - at))):
-            write_at(copy, chunk, at - start)
-            at += len(chunk)
-        sync(copy)
+        try:
+            at = start
+            while at < stop and (chunk := read_at(fd, at, min(_CHUNK, stop - at))):
+                write_at(copy, chunk, at - start)
+                at += len(chunk)
+            sync(copy)
+        except OSError:
+            target.unlink()
+            raise
     sync_folder(target.parent)
 
 

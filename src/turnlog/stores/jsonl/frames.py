@@ -24,6 +24,7 @@ _WINDOW_MAX = 128 << 20
 _LEVEL = 3
 _BLOCK_MAX = 128 << 10
 _RLE, _RESERVED = 1, 3
+_CHECKSUM = 4  # bytes at the end of a frame
 _SMALLEST = 6  # bytes: magic, descriptor, and one more
 _CHUNK = 1 << 20
 _SEARCHES_MAX = 10_000  # hostile files: how often a frame may be looked for
@@ -92,7 +93,7 @@ class Frames:
         following = self._next_whole(at + 1)
         if following is not None:
             return Frame(at, following, b"", fault, self._records(at, following))
-        if end is None or (end == self._size and self._bytes(end - 4, 4) == bytes(4)):
+        if end is None or self._is_nul(end - _CHECKSUM):
             return None  # cut off, or never written: the system only made the file longer
         return Frame(at, end, b"", fault, self._records(at, end))
 
@@ -149,7 +150,7 @@ class Frames:
 
     def _records(self, at: int, end: int) -> int:
         """How many lines a damaged stretch held, from what of it still unpacks; at least one."""
-        packed = read_at(self._fd, at, min(end - at, _CHUNK))
+        packed = read_at(self._fd, at, min(end - at - _CHECKSUM, _CHUNK))
         count = left = 0
         try:
             with self._unpacker.stream_reader(packed) as reader:
@@ -185,6 +186,14 @@ class Frames:
                 return at + found
             at += max(1, len(chunk) - len(MAGIC) + 1)
         return None
+
+    def _is_nul(self, at: int) -> bool:
+        """Whether the rest of the file is NUL bytes."""
+        while at < self._size and (chunk := self._bytes(at, _CHUNK)):
+            if chunk.strip(b"\0"):
+                return False
+            at += len(chunk)
+        return True
 
     def _bytes(self, at: int, count: int) -> bytes:
         """Bytes of the file through a window, so that block headers cost no read each."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -119,7 +119,8 @@ class Lock:
         if fd >= 0:
             _held.discard(self)
             try:
-                os.ftruncate(fd, 0)  # nobody is the owner now
+                with suppress(OSError):  # a name that stays there means nothing
+                    os.ftruncate(fd, 0)
                 unlock(fd)
             finally:
                 os.close(fd)

@@ -260,10 +260,12 @@ class Tenure:
                 with suppress(FileExistsError):
                     copy_range(self._fd, self._size, size, target)
                     break
+            self._rest = "ours"
         os.ftruncate(self._fd, self._size)
 
     def _undo(self) -> None:
         """Take back a failed write; if that fails too, the next write does it first."""
-        if segments_in(self.folder)[-1:] == [self.segment]:  # else a takeover counts these bytes
+        alone = segments_in(self.folder)[-1:] == [self.segment]  # else a takeover counts them
+        if self._rest == "ours" and alone:
             with suppress(OSError):
                 os.ftruncate(self._fd, self._size)
