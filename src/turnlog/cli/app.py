@@ -9,8 +9,9 @@ from cyclopts import App, Group
 
 from turnlog.cli import changing, checking, following, reading, transfer
 
+
 def _version() -> str:
-    from turnlog import __version__  # noqa: PLC0415 - only when asked for
+    from turnlog import __version__
 
     return __version__
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from turnlog import jsontext
 from turnlog.codec import encode_lines
 from turnlog.interop.markdown import page
-from turnlog.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from turnlog.session import Session
 
 LINES = 5_000
 

@@ -6,7 +6,7 @@ their later names, and keep their own as `sourceType`; `turnlog.upcasts` reads p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from turnlog import jsontext
 from turnlog.errors import AdmissionError
@@ -14,6 +14,9 @@ from turnlog.events import AnyEvent, Replace, SessionHeader
 from turnlog.interop.dsh import DshSource, SourceEvent, upcast_type
 from turnlog.interop.incoming import DamageKeeper, Progress, checked_header, counted
 from turnlog.log import make_event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class FromDsh:

@@ -8,9 +8,7 @@ ends it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import zstandard
@@ -29,6 +27,10 @@ from turnlog.interop.dsh.frames import LIMITS, Limits, Line, Lost, Torn, read_li
 from turnlog.interop.dsh.rows import SAFE_INT
 from turnlog.interop.dsh.source import open_regular
 from turnlog.interop.incoming import DamageKeeper, Progress, checked_header, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
 class FromTurnlog:

@@ -7,16 +7,19 @@ is executed, fetched, or opened by a name that stands inside a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from turnlog.errors import ImportFailed
 from turnlog.interop.dsh import discover
 from turnlog.interop.from_dsh import FromDsh
 from turnlog.interop.from_turnlog import FromTurnlog, is_turnlog_file
-from turnlog.interop.incoming import Incoming, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from turnlog.interop.incoming import Incoming, Progress
 
 Kind: TypeAlias = Literal["auto", "dsh", "turnlog"]
 

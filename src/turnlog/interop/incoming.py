@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from turnlog import jsontext
 from turnlog.errors import AdmissionError, ImportFailed
-from turnlog.events import AnyEvent, SessionHeader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from turnlog.events import AnyEvent, SessionHeader
 
 KEPT_BYTES = 64 * 1024  # of one damaged stretch
 KEPT_BYTES_IN_ALL = 1024 * 1024

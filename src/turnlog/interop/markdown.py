@@ -8,12 +8,16 @@ than any in it. Tool calls and results are folded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from html import escape
+from typing import TYPE_CHECKING
 
 from turnlog.content import Image, Message, Reasoning, Text, ToolCall
 from turnlog.printable import printable, printable_line
-from turnlog.session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from turnlog.session import Session
 
 _active = re.compile(r"<|!\[|\]\s*[(\[:]|&#?\w+;|https?:|www\.", re.IGNORECASE)
 _inline = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~&:@])")
