@@ -115,16 +115,14 @@ class Message(Record, frozen=True):
         return tuple([b for b in self.content if type(b) is ToolCall])
 
 
-Content: TypeAlias = str | Block | Iterable[Block]
+Content: TypeAlias = str | Block | Iterable[str | Block]
 
 
 def blocks(content: Content) -> tuple[Block, ...]:
-    """Content as blocks: a non-empty string is one text block, an empty one is no block."""
-    if isinstance(content, str):
-        return (Text(content),) if content else ()
-    if isinstance(content, (Text, Reasoning, Image, ToolCall, Opaque)):
-        return (content,)
-    return tuple(content)
+    """Content as blocks: a non-empty string is a text block, an empty one is no block."""
+    if isinstance(content, (str, Text, Reasoning, Image, ToolCall, Opaque)):
+        content = (content,)
+    return tuple([Text(part) if isinstance(part, str) else part for part in content if part != ""])
 
 
 _USER = Source("user")

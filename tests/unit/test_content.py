@@ -81,3 +81,9 @@ def test_wire_names() -> None:
         "toolCallId": "c",
         "isError": False,
     }
+
+
+def test_content_may_mix_strings_and_blocks() -> None:
+    """In a list of blocks a string stands for a text block, an empty one for none."""
+    call = ToolCall("c", "look", "{}")
+    assert assistant_message(["Let me look.", "", call]).content == (Text("Let me look."), call)
