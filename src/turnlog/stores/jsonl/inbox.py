@@ -109,31 +109,36 @@ def _parse(data: bytes) -> Waiting:
     queued: dict[int, Queued] = {}
     since: dict[int, int] = {}
     waiting = Waiting([], set(), end=end)
-    for line in data[:end].split(b"\n"):
-        match _object(line):
-            case {"post": int(position), "at": int(at), "command": {"id": str(command_id)} as wire}:
-                waiting.last = max(waiting.last, position)
-                waiting.posted.add(command_id)
-                command = _command(wire)
-                if command is not None:
-                    queued[position] = Queued(position, command)
-                    since[position] = at
-            case {"done": done}:
-                for position in done:
-                    queued.pop(position, None)
-            case _:
-                continue  # not readable, so nothing that could be carried out
+    for raw in data[:end].split(b"\n"):
+        line = _line(raw)
+        for position in line.done:
+            queued.pop(position, None)
+        if line.command is not None:
+            waiting.last = max(waiting.last, line.post)
+            waiting.posted.add(str(line.command.get("id")))
+            command = _command(line.command)
+            if command is not None:
+                queued[line.post] = Queued(line.post, command)
+                since[line.post] = line.at
     waiting.queued = [queued[position] for position in sorted(queued)]
     prompts = (since[q.position] for q in waiting.queued if type(q.command) is Prompt)
     waiting.prompt_since = min(prompts, default=None)
     return waiting
 
 
-def _object(line: bytes) -> Any:
+class _Line(msgspec.Struct):
+    post: int = 0
+    at: int = 0
+    command: dict[str, Any] | None = None
+    done: list[int] = []
+
+
+def _line(raw: bytes) -> _Line:
+    """The line; an empty one if it cannot be read: nothing of it could be carried out."""
     try:
-        return jsontext.decode(line)
+        return msgspec.convert(jsontext.decode(raw), _Line)
     except ValueError:
-        return None
+        return _Line()
 
 
 def _command(wire: dict[str, Any]) -> Command | None:

@@ -1,0 +1,99 @@
+"""Forks a child for each line on stdin, which does something to a JSONL store until it is killed.
+
+Lines: `append DIR URL`, `share NUMBER URL`, `post NUMBER URL` start a child; `wait` waits for all
+children and answers `gone`. A child says `pid N` first and `ack …` for what a flush acknowledged.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+
+import anyio
+import anyio.lowlevel
+
+from turnlog.commands import Prompt
+from turnlog.errors import SessionExists, SessionInUse, StaleWriter
+from turnlog.events import SessionHeader
+from turnlog.stores import open_store
+from turnlog.stores.port import Owner
+
+
+def say(text: str) -> None:
+    """One line to the parent, at once and whole."""
+    os.write(1, f"{text}\n".encode())
+
+
+async def append(name: str, url: str) -> None:
+    """Append to session "a" and flush, for ever; each message says who wrote it and its seq."""
+    try:
+        async with open_store(url) as store, store.session("a") as session:
+            while True:
+                for _ in range(1 + session.next_seq % 3):
+                    session.add_user(f"{name} {session.next_seq}")
+                await session.flush()
+                say(f"ack {name} {session.next_seq}")
+    except StaleWriter as error:
+        say(f"stale {error}")
+
+
+async def share(name: str, url: str) -> None:
+    """Make a session of one's own, and take one's turn in the one that all share."""
+    async with open_store(url) as store:
+        async with store.session(f"own-{name}", create="only") as session:
+            session.add_user(name)
+        try:
+            await store.backend.create(SessionHeader("shared", 1))
+        except SessionExists:
+            say(f"second {name}")
+        written = False
+        while not written:
+            try:
+                async with store.session("shared", create=False) as session:
+                    session.add_user(name)
+                    written = True
+            except SessionInUse as error:
+                assert isinstance(error.owner, Owner | None)
+                await anyio.lowlevel.checkpoint()
+    say(f"ack {name}")
+
+
+async def post(name: str, url: str) -> None:
+    """Post 25 prompts to session "a"."""
+    async with open_store(url) as store:
+        for i in range(25):
+            await store.inbox("a").post(Prompt(f"{name} {i}", id=f"{name}-{i}"))
+            await store.inbox("a").post(Prompt("again", id=f"all-{i}"))
+    say(f"ack {name}")
+
+
+WHAT: dict[str, Callable[[str, str], Awaitable[None]]] = {
+    "append": append,
+    "share": share,
+    "post": post,
+}
+
+
+def main() -> None:
+    """Serve the parent until it closes stdin."""
+    children: list[int] = []
+    for line in sys.stdin:
+        what, *args = line.split()
+        if what == "wait":
+            for child in children:
+                os.waitpid(child, 0)
+            children.clear()
+            say("gone")
+            continue
+        child = os.fork()
+        if child == 0:
+            os.close(0)
+            say(f"pid {os.getpid()}")
+            anyio.run(WHAT[what], *args)
+            os._exit(0)
+        children.append(child)
+
+
+if __name__ == "__main__":
+    main()
