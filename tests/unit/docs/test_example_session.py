@@ -44,7 +44,7 @@ def test_the_sessions_keep_every_law(name: str) -> None:
 
 
 def test_the_session_shows_what_the_page_says() -> None:
-    """It has a tool call, a cancelled turn, a repaired crash, a compaction; the other is its fork."""
+    """It has a tool call, a cancel, a repaired crash and a compaction; the other is its fork."""
     session, fork = load("trip"), load("trip-again")
     types = {event.type for event in session.events}
     assert {"tool/call", "assistant/chunk", "compaction/start"} <= types
