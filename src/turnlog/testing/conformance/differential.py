@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from turnlog import jsontext
 from turnlog.commands import Cancel, Command, Prompt, Steer
 from turnlog.errors import StoreError, brief
-from turnlog.events import Replace
+from turnlog.events import AnyEvent, Replace
 from turnlog.log import make_event
 from turnlog.stores.memory import MemoryStorage, MemoryStore
 from turnlog.stores.port import Batch, Claim, Owner, SessionEventStore, Stored
@@ -150,11 +150,8 @@ class Player:
         for claim in claims:
             start = await self._handles[handle].next_seq(claim.session_id) + offset
             offset = 0
-            made = [
-                make_event(name, max(start, 0) + i, time, jsontext.encode(data), op, cited, **rest)
-                for i, (name, data, time, rest, op, cited) in enumerate(events)
-            ]
-            batches.append(Batch(claim, made))
+            numbered = enumerate(events, max(start, 0))
+            batches.append(Batch(claim, [_made(seq, *parts) for seq, parts in numbered]))
         results = await self._handles[handle].commit(batches)
         return [type(result).__name__ for result in results]
 
@@ -205,6 +202,14 @@ class Player:
         return sorted(listed), held, await store.pending()
 
 
+def _made(
+    seq: int, name: str, data: Any, time: int, rest: dict[str, Any], op: Any, cited: Any
+) -> AnyEvent:
+    if cited is not None:  # what no log holds no store need keep: only earlier seqs, each once
+        cited = list(dict.fromkeys(one for one in cited if one < seq))
+    return make_event(name, seq, time, jsontext.encode(data), op, cited, **rest)
+
+
 async def _told(doing: Awaitable[Any]) -> Any:
     try:
         return await doing
@@ -213,7 +218,7 @@ async def _told(doing: Awaitable[Any]) -> Any:
 
 
 def _loaded(stored: Stored) -> Any:
-    assert list(stored.damage) == []
+    assert list(stored.damage) == [], list(stored.damage)
     events = [_plain(event) for event in stored.events]
     return canonical(stored.header.to_dict()), events
 
