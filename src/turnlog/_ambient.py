@@ -28,7 +28,7 @@ def process_id() -> int:
 
 def report_observer(session_id: str, seq: int) -> None:
     """Tell the `turnlog` logger of the exception that an observer just raised."""
-    logging.getLogger("turnlog").exception(
+    logging.getLogger("turnlog").exception(  # noqa: LOG004 - called where it was caught
         "an observer of session %r failed at event %d", session_id, seq
     )
 

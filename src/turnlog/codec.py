@@ -14,6 +14,7 @@ with `values[i]` as `chunk[field]`. docs/log-format.md is the public description
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -22,6 +23,7 @@ from turnlog import jsontext
 from turnlog.content import ReasoningDelta, TextDelta, ToolCallDelta
 from turnlog.errors import AdmissionError, InvalidEnvelope
 from turnlog.events import AnyEvent, AssistantChunk, Event, Replace, event_type
+from turnlog.jsontext import is_array, is_object
 from turnlog.log import make_event
 
 MIN_RUN = 3
@@ -155,7 +157,7 @@ class _Run:
         if len(events) < MIN_RUN:
             lines.extend(map(encode_event, events))
             return
-        gaps = [b"%d" % (b.time - a.time) for a, b in zip(events, events[1:], strict=False)]
+        gaps = [b"%d" % (b.time - a.time) for a, b in pairwise(events)]
         lines.append(
             b'{"run":"assistant/chunk","seq":%d,"time":%d,"dt":[%s],"field":"%s",'
             b'"data":%snull%s,"values":[%s]}'
@@ -173,9 +175,9 @@ class _Run:
 
 def _is_string(value: bytes) -> bool:
     """Whether the bytes are exactly one JSON string."""
-    if len(value) < 2 or value[0] != 34 or value[-1] != 34:  # noqa: PLR2004 - the quote character
+    if len(value) < 2 or value[0] != 34 or value[-1] != 34:
         return False
-    if value.count(b'"') == 2 and value[-2] != 92:  # noqa: PLR2004 - two quotes, no backslash
+    if value.count(b'"') == 2 and value[-2] != 92:
         return True
     try:
         return isinstance(jsontext.decode(value), str)
@@ -389,7 +391,8 @@ def _run_with_surrogates(line: bytes) -> _RunLine:
     except msgspec.ValidationError as error:
         raise InvalidEnvelope(f"packed run: {error}", seq=None, value=line[:80]) from None
     tokens = [msgspec.Raw(token) for token in jsontext.elements(values)]
-    return _RunLine(*msgspec.structs.astuple(head), msgspec.Raw(data), tokens)
+    raw = msgspec.Raw(data)
+    return _RunLine(head.run, head.seq, head.time, head.dt, head.field, raw, tokens)
 
 
 def unpack_seqs(packed: Any, seq: int | None = None) -> list[Any]:
@@ -398,19 +401,19 @@ def unpack_seqs(packed: Any, seq: int | None = None) -> list[Any]:
     Raises:
         InvalidEnvelope: a pair that is no run, or one beyond the event's own seq.
     """
-    if type(packed) is not list:
+    if not is_array(packed):
         return packed
     seqs: list[Any] = []
-    for item in packed:  # pyright: ignore[reportUnknownVariableType]
-        if type(item) is not list:
+    for item in packed:
+        if not is_array(item):
             seqs.append(item)
             continue
-        if len(item) != 2 or not all(type(s) is int for s in item):  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]  # noqa: PLR2004 - a pair
-            raise InvalidEnvelope("expected [first, last]", seq=seq, value=item)  # pyright: ignore[reportUnknownArgumentType]
-        first, last = item  # pyright: ignore[reportUnknownVariableType]
+        if len(item) != 2 or not all(type(s) is int for s in item):
+            raise InvalidEnvelope("expected [first, last]", seq=seq, value=item)
+        first, last = item
         if last < first or (seq is not None and last >= seq):
-            raise InvalidEnvelope("expected [first, last] before seq", seq=seq, value=item)  # pyright: ignore[reportUnknownArgumentType]
-        seqs.extend(range(first, last + 1))  # pyright: ignore[reportUnknownArgumentType]
+            raise InvalidEnvelope("expected [first, last] before seq", seq=seq, value=item)
+        seqs.extend(range(first, last + 1))
     return seqs
 
 
@@ -427,9 +430,9 @@ def event_from_dict(wire: Any, line: bytes | None = None) -> AnyEvent:
     Raises:
         AdmissionError: a field is not what it must be.
     """
-    if not isinstance(wire, dict):
+    if not is_object(wire):
         raise InvalidEnvelope("expected a JSON object", seq=None, value=wire)
-    fields: dict[str, Any] = {str(k): v for k, v in wire.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    fields: dict[str, Any] = {str(k): v for k, v in wire.items()}
     seq = fields.get("seq")
     at = seq if type(seq) is int else None
     if "data" not in fields:

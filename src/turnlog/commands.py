@@ -83,7 +83,7 @@ _codec = Codec(_Wrapped)
 
 def encode_command(command: Command) -> bytes:
     """The command's wire form."""
-    return _codec.admit(_Wrapped(command))[0][len(b'{"command":') : -1]
+    return _codec.admit(_Wrapped(command), None)[0][len(b'{"command":') : -1]
 
 
 def decode_command(raw: bytes) -> Command:

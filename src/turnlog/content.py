@@ -5,7 +5,8 @@ not know are `Opaque`. On the wire names are camelCase and a block carries its `
 
     Message   {id, role, source, content: [Block…], toolCallId?, isError?}
     Block     Text | Reasoning | Image | ToolCall | Opaque
-    Chunk     BlockStart | TextDelta | ReasoningDelta | ToolCallDelta | BlockEnd | UsageChunk | Finish
+    Chunk     BlockStart | TextDelta | ReasoningDelta | ToolCallDelta | BlockEnd | UsageChunk |
+              Finish | Opaque
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ Role: TypeAlias = Literal["user", "assistant", "tool", "system", "developer"]
 
 
 class Source(Record, frozen=True):
-    """Who made a message: `kind` "user" (a person), "model", "tool", "context", "system" …"""
+    """Who made a message: `kind` "user" (a person), "model", "tool", "context" or another."""
 
     kind: str
     provider: str | None = None
@@ -128,20 +129,28 @@ def blocks(content: Content) -> tuple[Block, ...]:
 _USER = Source("user")
 
 
-def user_message(content: Content, *, id: str = "", source: Source = _USER) -> Message:  # noqa: A002
+def user_message(content: Content, *, id: str = "", source: Source = _USER) -> Message:
     """A user's message; without an `id` the session gives it one at append."""
     return Message(id, "user", blocks(content), source)
 
 
 def assistant_message(
-    content: Content, *, id: str = "", provider: str | None = None, model: str | None = None  # noqa: A002
+    content: Content,
+    *,
+    id: str = "",
+    provider: str | None = None,
+    model: str | None = None,
 ) -> Message:
     """A model's message; without an `id` the session gives it one at append."""
     return Message(id, "assistant", blocks(content), Source("model", provider, model))
 
 
 def tool_message(
-    tool_call_id: str, content: Content, *, id: str = "", is_error: bool = False  # noqa: A002
+    tool_call_id: str,
+    content: Content,
+    *,
+    id: str = "",
+    is_error: bool = False,
 ) -> Message:
     """The result of a tool call; without an `id` the session gives it one at append."""
     source = Source("tool", call_id=tool_call_id)
@@ -253,5 +262,12 @@ class Finish(Record, frozen=True, tag_field="type", tag="finish"):
 
 
 Chunk: TypeAlias = (
-    BlockStart | TextDelta | ReasoningDelta | ToolCallDelta | BlockEnd | UsageChunk | Finish | Opaque
+    BlockStart
+    | TextDelta
+    | ReasoningDelta
+    | ToolCallDelta
+    | BlockEnd
+    | UsageChunk
+    | Finish
+    | Opaque
 )

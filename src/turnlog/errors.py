@@ -1,69 +1,69 @@
 """Every error that turnlog raises on purpose, in one tree.
 
-    TurnlogError
-    ├── AdmissionError                an event that may not enter the log (rule, seq, value)
-    │   ├── PayloadError              the payload is not what the log keeps
-    │   │   ├── NotJson               a value that JSON cannot carry, with the path to it
-    │   │   ├── PayloadTooLarge       more than 64 MiB
-    │   │   ├── PayloadTooDeep        more than 512 levels
-    │   │   ├── InvalidPayload        JSON, but not the shape of its event type
-    │   │   └── EmptyBlock            an empty text or reasoning block in a message of ours
-    │   ├── UnknownEventType          neither core nor registered
-    │   ├── InvalidEnvelope           a malformed envelope field of a loaded event
-    │   ├── SeqOutOfOrder             a loaded event whose seq is not the next one
-    │   ├── SurfaceError              how an event enters the surface
-    │   │   ├── MissingSurfaceOp      a message event without `surface_op`
-    │   │   ├── UnexpectedSurfaceOp   a log-only event with one
-    │   │   ├── InvalidSurfaceOp      neither "append" nor a replace of two seqs
-    │   │   ├── NotOnSurface          a replace names a node that is not there
-    │   │   ├── ReplaceOutOfOrder     its start lies after its end
-    │   │   ├── ResultReplacesRange   a tool result replaces more than one node
-    │   │   ├── ResultReplacesOther   a tool result replaces something else
-    │   │   └── ResultChangesMore     a replaced tool result differs in more than its content
-    │   └── ProvenanceError           what an event cites
-    │       ├── UnexpectedProvenance  a log-only event cites
-    │       ├── InvalidProvenance     not a list of integers
-    │       ├── EmptyProvenance       an empty list on anything but an assistant message
-    │       ├── DuplicateProvenance   a seq twice
-    │       ├── ProvenanceNotEarlier  a seq that is not earlier
-    │       ├── UnknownProvenance     a seq that the log does not have
-    │       ├── UncitedNodes          a replacement that does not cite every node it shadows
-    │       └── UncitedCall           an appended tool result that does not cite its tool call
-    ├── ReentrantAppend               an append from inside an observer
-    ├── QueueFull                     more than the bound waits to become durable
-    ├── ReadOnly                      the session was opened for reading, or is damaged
-    ├── NotLoaded                     an event that is not in memory
-    ├── NoSuchEvent                   a seq outside the log
-    ├── ForkedProcess                 a session used after `fork()` of its process
-    ├── InvalidHeader                 a header that does not say what the law asks for
-    ├── UnsupportedVersion            a format or schema newer than this turnlog
-    ├── InvalidMessages               a message list that cannot be adopted
-    ├── ConversionError               something that a target format cannot say
-    ├── UnknownEncoder                an encoder that this turnlog does not have
-    ├── ImportFailed                  a foreign session that cannot be read or taken
-    │   └── ImportConflict            the same id holds something else
-    ├── StoreError                    the store could not do what was asked
-    │   ├── InvalidStoreUrl           a store URL that names no store
-    │   ├── NoSuchSession             an unknown session id
-    │   ├── SessionExists             the id is taken
-    │   ├── SessionInUse              another live writer owns the session
-    │   ├── StaleWriter               the expected seq or the fencing token is not the store's
-    │   ├── WriteFailed               a write or fsync failed; what it held is kept
-    │   ├── StoreClosed               used after `close()`
-    │   └── DamagedSession            writing on a damaged log that nobody acknowledged
-    ├── InvalidModel                  a model that cannot be opened: no such name, no key, no script
-    ├── ModelError                    a model could not answer (failure, retryable)
-    │   ├── ContextOverflow           the request is too large (kind: tokens, bytes, media)
-    │   ├── RateLimited               too many requests; retryable (retry_after_ms)
-    │   ├── ServerFailed              the provider's fault; retryable
-    │   ├── TransportFailed           the connection failed or was cut; retryable
-    │   └── RequestRefused            the provider does not take this request
-    └── MissingExtra                  a feature whose optional package is not installed
+TurnlogError
+├── AdmissionError                an event that may not enter the log (rule, seq, value)
+│   ├── PayloadError              the payload is not what the log keeps
+│   │   ├── NotJson               a value that JSON cannot carry, with the path to it
+│   │   ├── PayloadTooLarge       more than 64 MiB
+│   │   ├── PayloadTooDeep        more than 512 levels
+│   │   ├── InvalidPayload        JSON, but not the shape of its event type
+│   │   └── EmptyBlock            an empty text or reasoning block in a message of ours
+│   ├── UnknownEventType          neither core nor registered
+│   ├── InvalidEnvelope           a malformed envelope field of a loaded event
+│   ├── SeqOutOfOrder             a loaded event whose seq is not the next one
+│   ├── SurfaceError              how an event enters the surface
+│   │   ├── MissingSurfaceOp      a message event without `surface_op`
+│   │   ├── UnexpectedSurfaceOp   a log-only event with one
+│   │   ├── InvalidSurfaceOp      neither "append" nor a replace of two seqs
+│   │   ├── NotOnSurface          a replace names a node that is not there
+│   │   ├── ReplaceOutOfOrder     its start lies after its end
+│   │   ├── ResultReplacesRange   a tool result replaces more than one node
+│   │   ├── ResultReplacesOther   a tool result replaces something else
+│   │   └── ResultChangesMore     a replaced tool result differs in more than its content
+│   └── ProvenanceError           what an event cites
+│       ├── UnexpectedProvenance  a log-only event cites
+│       ├── InvalidProvenance     not a list of integers
+│       ├── EmptyProvenance       an empty list on anything but an assistant message
+│       ├── DuplicateProvenance   a seq twice
+│       ├── ProvenanceNotEarlier  a seq that is not earlier
+│       ├── UnknownProvenance     a seq that the log does not have
+│       ├── UncitedNodes          a replacement that does not cite every node it shadows
+│       └── UncitedCall           an appended tool result that does not cite its tool call
+├── ReentrantAppend               an append from inside an observer
+├── QueueFull                     more than the bound waits to become durable
+├── ReadOnly                      the session was opened for reading, or is damaged
+├── NotLoaded                     an event that is not in memory
+├── NoSuchEvent                   a seq outside the log
+├── ForkedProcess                 a session used after `fork()` of its process
+├── InvalidHeader                 a header that does not say what the law asks for
+├── UnsupportedVersion            a format or schema newer than this turnlog
+├── InvalidMessages               a message list that cannot be adopted
+├── ConversionError               something that a target format cannot say
+├── UnknownEncoder                an encoder that this turnlog does not have
+├── ImportFailed                  a foreign session that cannot be read or taken
+│   └── ImportConflict            the same id holds something else
+├── StoreError                    the store could not do what was asked
+│   ├── InvalidStoreUrl           a store URL that names no store
+│   ├── NoSuchSession             an unknown session id
+│   ├── SessionExists             the id is taken
+│   ├── SessionInUse              another live writer owns the session
+│   ├── StaleWriter               the expected seq or the fencing token is not the store's
+│   ├── WriteFailed               a write or fsync failed; what it held is kept
+│   ├── StoreClosed               used after `close()`
+│   └── DamagedSession            writing on a damaged log that nobody acknowledged
+├── InvalidModel                  a model that cannot be opened: no such name, no key, no script
+├── ModelError                    a model could not answer (failure, retryable)
+│   ├── ContextOverflow           the request is too large (kind: tokens, bytes, media)
+│   ├── RateLimited               too many requests; retryable (retry_after_ms)
+│   ├── ServerFailed              the provider's fault; retryable
+│   ├── TransportFailed           the connection failed or was cut; retryable
+│   └── RequestRefused            the provider does not take this request
+└── MissingExtra                  a feature whose optional package is not installed
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from turnlog.content import Failure
@@ -78,8 +78,9 @@ class TurnlogError(Exception):
 
 def brief(value: object, limit: int = 120) -> str:
     """`repr(value)`, cut to `limit` characters, for one-line messages."""
-    if isinstance(value, (list, tuple, range, set, frozenset)) and len(value) > 12:  # pyright: ignore[reportUnknownArgumentType]
-        return f"<{type(value).__name__} of {len(value)}>"  # pyright: ignore[reportUnknownArgumentType]
+    size = getattr(value, "__len__", int)()
+    if size > 12 and not isinstance(value, (str, bytes)):
+        return f"<{type(value).__name__} of {size}>"
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 

@@ -377,7 +377,16 @@ class EventType:
         tracks_calls: a `tool/result` will have to cite events of this type.
     """
 
-    __slots__ = ("codec", "free", "has_message", "name", "payload", "seq_fields", "surface", "tracks_calls")
+    __slots__ = (
+        "codec",
+        "free",
+        "has_message",
+        "name",
+        "payload",
+        "seq_fields",
+        "surface",
+        "tracks_calls",
+    )
 
     def __init__(
         self,
@@ -585,7 +594,9 @@ LogOnlyPayload: TypeAlias = (
 # -- the envelope ------------------------------------------------------------------------------
 
 
-class Replace(msgspec.Struct, frozen=True, tag_field="op", tag="replace", forbid_unknown_fields=True):
+class Replace(
+    msgspec.Struct, frozen=True, tag_field="op", tag="replace", forbid_unknown_fields=True
+):
     """Surface operation: the nodes from `start` to `end` inclusive give way to this event."""
 
     start: int
@@ -602,7 +613,9 @@ SurfaceOp: TypeAlias = Literal["append"] | Replace
 class Reading(Protocol):
     """How a payload's bytes are read: an `EventType`, or a foreign generation's upcast."""
 
-    def __call__(self, raw: bytes) -> Any: ...
+    def __call__(self, raw: bytes) -> Any:
+        """The payload in these bytes."""
+        ...
 
 
 D = TypeVar("D")

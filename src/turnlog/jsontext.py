@@ -1,9 +1,9 @@
-"""Lossless JSON: what a payload may hold, as bytes and back.
+r"""Lossless JSON: what a payload may hold, as bytes and back.
 
 msgspec does the work at C speed and is checked rather than trusted: it turns NaN into null,
 integer keys into strings, tuples into lists, and refuses lone surrogates. `admit` therefore
 encodes, decodes and compares, and walks the value in Python only where the two differ, to name
-the path. Lone surrogates are kept, escaped as `\\ud800`, by the standard library's codec; two that
+the path. Lone surrogates are kept, escaped as `\ud800`, by the standard library's codec; two that
 make a pair come out as the one character they are, since JSON cannot tell them apart.
 """
 
@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -191,12 +192,21 @@ def check_bytes(raw: bytes, *, seq: int | None = None) -> None:
         _walk(decode(raw), seq)
 
 
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a plain value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether a plain value is a JSON array."""
+    return isinstance(value, list)
+
+
 def _walk(root: Any, seq: int | None) -> None:
     """Find the first value that is not JSON, depth first, without recursion."""
     stack: list[tuple[Any, str, int, tuple[int, ...]]] = [(root, "$", 0, ())]
     while stack:
         value, path, depth, above = stack.pop()
-        kind = type(value)
         if value is None or isinstance(value, (bool, str)):
             continue
         if isinstance(value, int):
@@ -206,22 +216,22 @@ def _walk(root: Any, seq: int | None) -> None:
         elif isinstance(value, float):
             if not math.isfinite(value):
                 raise NotJson("expected a finite number", seq=seq, value=value, path=path)
-        elif isinstance(value, (dict, list)):
-            if id(value) in above:  # pyright: ignore[reportUnknownArgumentType]
-                raise NotJson("expected no cycle", seq=seq, value=kind.__name__, path=path)
+        elif is_object(value) or is_array(value):
+            if id(value) in above:
+                raise NotJson("expected no cycle", seq=seq, value=type(value).__name__, path=path)
             if depth >= MAX_DEPTH:
                 msg = f"expected at most {MAX_DEPTH} levels, more at {path[:60]}…"
                 raise PayloadTooDeep(msg, seq=seq, value=depth + 1)
-            inside = (*above, id(value))  # pyright: ignore[reportUnknownArgumentType]
+            inside = (*above, id(value))
             items: list[tuple[Any, str]] = []
-            if isinstance(value, dict):
-                for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+            if is_object(value):
+                entries: Iterable[tuple[Any, Any]] = value.items()
+                for key, item in entries:
                     if not isinstance(key, str):
-                        detail = "expected string keys"
-                        raise NotJson(detail, seq=seq, value=key, path=path)  # pyright: ignore[reportUnknownArgumentType]
+                        raise NotJson("expected string keys", seq=seq, value=key, path=path)
                     items.append((item, f"{path}.{key}"))
             else:
-                items = [(item, f"{path}[{i}]") for i, item in enumerate(value)]  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+                items = [(item, f"{path}[{i}]") for i, item in enumerate(value)]
             stack.extend((item, where, depth + 1, inside) for item, where in reversed(items))
         else:
             raise NotJson("expected JSON", seq=seq, value=value, path=path)  # pyright: ignore[reportUnknownArgumentType]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import msgspec
 
@@ -51,6 +51,7 @@ from turnlog.events import (
     ToolResult,
     event_type,
 )
+from turnlog.jsontext import is_object
 from turnlog.surface import Replacement, Surface
 from turnlog.upcasts import reread
 
@@ -220,7 +221,9 @@ class SessionLog:
                     msg = f"{type_name}: a {block.type} block is empty; leave it out"
                     raise EmptyBlock(msg, seq=seq, value=block)
         if surface_op is None and source_event_seqs is None and not kind.surface:
-            event = Event(type_name, seq, time, raw, None, None, False, None, kind.read, snapshot)
+            event: AnyEvent = Event(
+                type_name, seq, time, raw, None, None, False, None, kind.read, snapshot
+            )
             if commit is not None:
                 commit(event)
             self._events.append(event)
@@ -228,7 +231,11 @@ class SessionLog:
             if kind.tracks_calls:
                 self._track(event)
             return event
-        op = surface_op if surface_op is None or surface_op == "append" else _read_op(surface_op, seq)
+        op = (
+            surface_op
+            if surface_op is None or surface_op == "append"
+            else _read_op(surface_op, seq)
+        )
         cited = None if source_event_seqs is None else _read_seqs(source_event_seqs, seq)
         event = Event(type_name, seq, time, raw, op, cited, False, None, kind.read, snapshot)
         if op == "append" and cited is None and type_name in _PLAIN_MESSAGES:
@@ -423,7 +430,9 @@ def unacknowledged(log: SessionLog) -> list[Damage]:
                 _key(r.get("firstSeq"), r.get("lastSeq"), r.get("offset"), r.get("place"))
                 for r in event.data.ranges
             ]
-    return [d for d in log.damage if _key(d.first_seq, d.last_seq, d.offset, d.place) not in accepted]
+    return [
+        d for d in log.damage if _key(d.first_seq, d.last_seq, d.offset, d.place) not in accepted
+    ]
 
 
 def _key(first: object, last: object, offset: object, place: object) -> tuple[object, ...]:
@@ -442,16 +451,18 @@ def _without_content(event: AnyEvent) -> Any:
         message = msgspec.structs.replace(data.message, content=())
         return msgspec.structs.replace(data, message=message)
     wire = jsontext.decode(event.raw)
-    if isinstance(wire, dict) and isinstance(wire.get("message"), dict):  # pyright: ignore[reportUnknownMemberType]
-        wire = {**wire, "message": {**wire["message"], "content": None}}
-    return wire  # pyright: ignore[reportUnknownVariableType]
+    if is_object(wire) and is_object(message := wire.get("message")):
+        return {**wire, "message": {**message, "content": None}}
+    return wire
 
 
 def _read_op(op: Any, seq: int | None) -> SurfaceOp:
+    start: Any
+    end: Any
     if type(op) is Replace:
         start, end = op.start, op.end
-    elif isinstance(op, dict) and op.keys() == {"op", "start", "end"} and op["op"] == "replace":  # pyright: ignore[reportUnknownMemberType]
-        start, end = op["start"], op["end"]  # pyright: ignore[reportUnknownVariableType]
+    elif is_object(op) and op.keys() == {"op", "start", "end"} and op["op"] == "replace":
+        start, end = op["start"], op["end"]
     else:
         start = end = None
     if type(start) is int and type(end) is int and start >= 0 and end >= 0:
@@ -469,7 +480,7 @@ def _read_seqs(seqs: Any, seq: int | None) -> Sequence[int]:
     if not isinstance(seqs, Sequence) or isinstance(seqs, (str, bytes)):
         msg = f"expected source_event_seqs to be a list of seqs, got {type(seqs).__name__}"
         raise InvalidProvenance(msg, seq=seq, value=seqs)
-    found: tuple[Any, ...] = tuple(seqs)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    found: tuple[Any, ...] = tuple(cast("Sequence[Any]", seqs))
     if found and set(map(type, found)) != _INT:
         wrong = next(s for s in found if type(s) is not int)
         msg = f"expected source_event_seqs to be integers, got {wrong!r}"

@@ -12,12 +12,13 @@ fails or when a record carries something in `extra`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NoReturn, TypeVar, get_type_hints
+from typing import Any, Generic, NoReturn, TypeVar, cast, get_type_hints
 
 import msgspec
 
 from turnlog import jsontext
 from turnlog.errors import InvalidPayload, NotJson
+from turnlog.jsontext import is_array, is_object
 
 # DEL begins both names, for a payload without it is told apart by one look for one byte.
 EXTRA = "\x7fextra"
@@ -72,10 +73,10 @@ class FrozenList(list[Any]):
 
 def freeze(value: Any) -> Any:
     """A deeply immutable equal of a plain JSON value."""
-    if isinstance(value, dict):
-        return FrozenDict({k: freeze(v) for k, v in value.items()})  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, list):
-        return FrozenList(freeze(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    if is_object(value):
+        return FrozenDict({k: freeze(v) for k, v in value.items()})
+    if is_array(value):
+        return FrozenList(freeze(v) for v in value)
     return value
 
 
@@ -94,7 +95,7 @@ class Record(
         return flatten(self)
 
 
-class Opaque(Record, tag_field="type", tag=OPAQUE):
+class Opaque(Record, frozen=True, tag_field="type", tag=OPAQUE):
     """A content block of a type that we do not know, kept whole.
 
     `value` is the wire object, its own `type` included.
@@ -125,7 +126,7 @@ def flatten(record: Any) -> Any:
 def _wire(value: Any) -> Any:
     """Records as dicts with their unknown fields; what a free-form field holds stays as it is."""
     if isinstance(value, (list, tuple)):
-        return [_wire(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_wire(item) for item in cast("Sequence[Any]", value)]
     if type(value) is Opaque:
         return value.value
     if not isinstance(value, msgspec.Struct):
@@ -303,23 +304,23 @@ def _generic_shape(kind: Any) -> Any:
 def _absorb(value: Any, shape: Any) -> Any:
     """Move what the shape does not know to where its record keeps it."""
     if isinstance(shape, _ListShape):
-        if isinstance(value, list):
-            return [_absorb(item, shape.item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        if is_array(value):
+            return [_absorb(item, shape.item) for item in value]
         return value
-    if shape is None or not isinstance(value, dict):
+    if shape is None or not is_object(value):
         return value
     if isinstance(shape, _UnionShape):
-        member = shape.members.get(value.get("type"))  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
+        member = shape.members.get(value.get("type", ""))
         if member is None:
             if not shape.opaque:
-                return value  # pyright: ignore[reportUnknownVariableType]
+                return value
             return {"type": OPAQUE, "value": freeze(value)}
         shape = member
     known: dict[str, Any] = {}
     extra: dict[str, Any] = {}
-    for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+    for key, item in value.items():
         if key in shape.known:
-            known[key] = _absorb(item, shape.fields.get(key))  # pyright: ignore[reportUnknownArgumentType]
+            known[key] = _absorb(item, shape.fields.get(key))
         else:
             extra[key] = item
     if extra:
@@ -335,7 +336,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         return flatten(value)
     if isinstance(value, Mapping):
-        return {k: plain(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        mapping = cast("Mapping[Any, Any]", value)
+        return {key: plain(item) for key, item in mapping.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+        return [plain(item) for item in cast("Sequence[Any]", value)]
     return value

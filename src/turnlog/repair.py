@@ -17,9 +17,9 @@ from turnlog.assembly import Assembly
 from turnlog.content import Failure, Message, Source, Text, ToolCall, is_empty
 from turnlog.events import (
     SEED_END,
+    AnyEvent,
     ApprovalAsked,
     ApprovalDecided,
-    AnyEvent,
     AssistantAttempt,
     AssistantChunk,
     AssistantMessage,
@@ -67,7 +67,9 @@ class _Tail:
         self.step: int | None = None
         self.bracket: CompactionStart | None = None
         self.attempt: list[AnyEvent] = []
-        self.calls: list[tuple[ToolCall, AnyEvent, bool]] = []  # call, its message, step had a request
+        self.calls: list[
+            tuple[ToolCall, AnyEvent, bool]
+        ] = []  # call, its message, step had a request
         self.started: dict[str, int] = {}
         self.settled: dict[str, AnyEvent] = {}
         self.asked: dict[str, str] = {}  # call id -> approval id
@@ -202,7 +204,7 @@ def closers(
     return found
 
 
-def _missing(  # noqa: PLR0913 - all of it decides
+def _missing(
     header: SessionHeader,
     events: Sequence[AnyEvent],
     tail: _Tail,
@@ -255,7 +257,7 @@ def _settle(
     return "assistant/message", data, [event.seq for event in chunks]
 
 
-def _close(  # noqa: PLR0913 - all of it decides
+def _close(
     header: SessionHeader,
     call: ToolCall,
     asking: AnyEvent,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, ov
 
 from msgspec.structs import replace
 
-from turnlog import _ambient, events as ev
+from turnlog import _ambient
+from turnlog import events as ev
 from turnlog.codec import event_from_dict
 from turnlog.content import Content, Message, assistant_message, blocks, tool_message, user_message
 from turnlog.errors import NoSuchEvent, ReentrantAppend, UnknownEventType
@@ -151,6 +152,9 @@ class Session:
         """A session of events that exist already; types that no one knows are kept.
 
         Args:
+            header: the session's, or its wire form.
+            clock: as for `create`.
+            new_id: as for `create`.
             events: `Event`s, or dicts in wire form (`Event.to_dict()`).
             refuse_unknown: refuse a type that is neither core nor registered.
 
@@ -300,7 +304,7 @@ class Session:
     @overload
     def append(
         self,
-        type: Literal["user/message", "context/message"],  # noqa: A002
+        type: Literal["user/message", "context/message"],
         data: Message | dict[str, Any],
         *,
         surface_op: SurfaceOpLike,
@@ -309,7 +313,7 @@ class Session:
     @overload
     def append(
         self,
-        type: Literal["assistant/message"],  # noqa: A002
+        type: Literal["assistant/message"],
         data: ev.AssistantMessage | dict[str, Any],
         *,
         surface_op: SurfaceOpLike,
@@ -318,7 +322,7 @@ class Session:
     @overload
     def append(
         self,
-        type: Literal["tool/result"],  # noqa: A002
+        type: Literal["tool/result"],
         data: ev.ToolResult | dict[str, Any],
         *,
         surface_op: SurfaceOpLike,
@@ -327,7 +331,7 @@ class Session:
     @overload
     def append(
         self,
-        type: Literal["system/message", "developer/message"],  # noqa: A002
+        type: Literal["system/message", "developer/message"],
         data: ev.SystemMessage | dict[str, Any],
         *,
         surface_op: SurfaceOpLike,
@@ -335,17 +339,17 @@ class Session:
     ) -> Event[ev.SystemMessage]: ...
     @overload
     def append(
-        self, type: ev.LogOnlyType, data: ev.LogOnlyPayload | dict[str, Any]  # noqa: A002
+        self, type: ev.LogOnlyType, data: ev.LogOnlyPayload | dict[str, Any]
     ) -> AnyEvent: ...
     @overload
     def append(
         self,
-        type: ev.EventType,  # noqa: A002
+        type: ev.EventType,
         data: Any,
     ) -> AnyEvent: ...
     def append(
         self,
-        type: str | ev.EventType,  # noqa: A002
+        type: str | ev.EventType,
         data: Any,
         *,
         surface_op: Any = None,
@@ -405,7 +409,7 @@ class Session:
         message = user_message(content, id=self._new_id(), source=ev.Source(source))
         return self.append("context/message", message, surface_op="append")
 
-    def add_assistant(  # noqa: PLR0913 - the fields of an answer
+    def add_assistant(
         self,
         content: Content,
         *,
@@ -434,7 +438,7 @@ class Session:
         turn: int | None = None,
         step: int | None = None,
     ) -> Event[ev.ToolResult]:
-        """Append a tool's result; it cites its `tool/call` and `tool/settled` where there are any."""
+        """Append a tool's result, citing its `tool/call` and `tool/settled` where there are any."""
         said = blocks(content) or blocks("(no output)")
         message = tool_message(call_id, said, id=self._new_id(), is_error=is_error)
         with self._lock:

@@ -6,8 +6,9 @@ shadowed stays in the log.
 
 The order is kept once, as an array of seqs. That array is not sorted by seq once something was
 replaced, but it stays sorted by *anchor*, the first seq that a node transitively stands for, so a
-bisection finds any node; the anchors of replacement nodes are the only extra state. Each replacement
-is remembered with what it shadowed, so that an earlier surface is found by undoing backwards.
+bisection finds any node; the anchors of replacement nodes are the only extra state. Each
+replacement is remembered with what it shadowed, so that an earlier surface is found by undoing
+backwards.
 """
 
 from __future__ import annotations
@@ -140,9 +141,7 @@ class Surface:
 
     # -- planning and applying -----------------------------------------------------------------
 
-    def plan(
-        self, seq: int, op: Replace, cited: Sequence[int] | None
-    ) -> Replacement:
+    def plan(self, seq: int, op: Replace, cited: Sequence[int] | None) -> Replacement:
         """What replacing would do; changes nothing.
 
         Raises:
@@ -157,9 +156,7 @@ class Surface:
             msg = f"end {op.end} is not on the surface"
             raise NotOnSurface(msg, seq=seq, value=op.end)
         if first > last:
-            msg = (
-                f"start {op.start} (position {first}) lies after end {op.end} (position {last})"
-            )
+            msg = f"start {op.start} (position {first}) lies after end {op.end} (position {last})"
             raise ReplaceOutOfOrder(msg, seq=seq, value=(op.start, op.end))
         shadowed = tuple(self._seqs[first : last + 1])
         missing = set(shadowed).difference(cited or ())

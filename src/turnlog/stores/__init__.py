@@ -1,7 +1,7 @@
 """Stores, and `open_store`: the only registry of them.
 
-    memory:             forgets; `memory:NAME` is shared within the process
-    jsonl:DIR           a folder of JSONL files; `jsonl:DIR?compress=zstd` compresses them
+memory:             forgets; `memory:NAME` is shared within the process
+jsonl:DIR           a folder of JSONL files; `jsonl:DIR?compress=zstd` compresses them
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def open_store(url: str, *, durability: Durability = "turn") -> Store:
     Raises:
         InvalidStoreUrl: no such kind of store; the message lists them.
     """
-    from turnlog.stores.store import Store  # noqa: PLC0415 - anyio only when a store is used
+    from turnlog.stores.store import Store
 
     if durability not in get_args(Durability):
         msg = f"expected durability event, turn or none, got {durability!r}"
@@ -48,7 +48,7 @@ def open_store(url: str, *, durability: Durability = "turn") -> Store:
 def _memory(
     url: str, place: str, options: dict[str, str], durability: Durability
 ) -> SessionEventStore:
-    from turnlog.stores.memory import MemoryStorage, MemoryStore  # noqa: PLC0415
+    from turnlog.stores.memory import MemoryStorage, MemoryStore
 
     del durability
     _no_more(url, options)
@@ -60,7 +60,7 @@ def _memory(
 def _jsonl(
     url: str, place: str, options: dict[str, str], durability: Durability
 ) -> SessionEventStore:
-    from turnlog.stores.jsonl import JsonlStore  # noqa: PLC0415
+    from turnlog.stores.jsonl import JsonlStore
 
     compress = options.pop("compress", "none")
     if compress not in ("none", "zstd"):
@@ -70,9 +70,7 @@ def _jsonl(
     if not place:
         msg = "jsonl: needs a folder, as in jsonl:./sessions"
         raise InvalidStoreUrl(msg)
-    return JsonlStore(
-        Path(place).expanduser(), durability=durability, compress=compress == "zstd"
-    )
+    return JsonlStore(Path(place).expanduser(), durability=durability, compress=compress == "zstd")
 
 
 def _no_more(url: str, options: dict[str, str]) -> None:
@@ -81,8 +79,9 @@ def _no_more(url: str, options: dict[str, str]) -> None:
         raise InvalidStoreUrl(msg)
 
 
-_OPENERS: dict[
-    str, Callable[[str, str, dict[str, str], Durability], SessionEventStore]
-] = {"memory": _memory, "jsonl": _jsonl}
+_OPENERS: dict[str, Callable[[str, str, dict[str, str], Durability], SessionEventStore]] = {
+    "memory": _memory,
+    "jsonl": _jsonl,
+}
 
 __all__ = ["open_store"]

@@ -67,7 +67,7 @@ class StoredSession(Session):
 
     if not TYPE_CHECKING:  # for type checkers, the overloads of `Session.append` hold here too
 
-        def append(self, type, data, *, surface_op=None, source_event_seqs=None):  # noqa: A002, ANN001, ANN201
+        def append(self, type, data, *, surface_op=None, source_event_seqs=None):  # noqa: ANN001, ANN201
             """As `Session.append`; an imported seed is ended by its first native event."""
             if self.seed_is_open and type != SEED_END:
                 self._end_import(type, data, surface_op, source_event_seqs)

@@ -226,9 +226,11 @@ class SessionEventStore(Protocol):
         """Whether there is a session with that id."""
         ...
 
-    async def wait(self, session_id: str, after: int, timeout: float) -> None:
-        """Return when an event with a seq greater than `after` may be stored, or after `timeout`
-        seconds. May return early; never misses one for longer than `timeout`."""
+    async def wait(self, session_id: str, after: int, timeout: float) -> None:  # noqa: ASYNC109
+        """Return when an event with a seq greater than `after` may be stored.
+
+        Returns after `timeout` seconds at the latest, so that none is missed for longer.
+        """
         ...
 
     async def post(self, session_id: str, command: Command) -> bool:

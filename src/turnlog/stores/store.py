@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Literal
+from typing import Literal, Self, TypeAlias
 
 import anyio
 
@@ -30,6 +30,8 @@ from turnlog.stores.port import (
 )
 from turnlog.stores.writer import Writer
 from turnlog.upcasts import reread
+
+Create: TypeAlias = bool | Literal["only"]
 
 CLOSE_DEADLINE = 10.0
 TAIL_POLL = 1.0
@@ -79,7 +81,7 @@ class Store:
         """What a flush survives: see `Durability`."""
         return self.backend.durability
 
-    async def __aenter__(self) -> Store:
+    async def __aenter__(self) -> Self:
         await self.backend.open()
         self._writer = Writer(self.backend)
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
@@ -115,11 +117,11 @@ class Store:
         self,
         session_id: str | None = None,
         *,
-        create: bool | Literal["only"] = True,
+        create: Create = True,
         steal: bool = False,
         load: Literal["surface", "all"] = "surface",
         cwd: str | None = None,
-    ) -> AsyncIterator[StoredSession]:
+    ) -> AsyncGenerator[StoredSession]:
         """Own a session: its one writer, repaired if it was interrupted.
 
         An imported session is left as it is until its first native event, which
@@ -166,9 +168,7 @@ class Store:
             with anyio.CancelScope(shield=True):
                 await self.backend.release(claim)
 
-    async def _ensure(
-        self, session_id: str, create: bool | Literal["only"], cwd: str | None
-    ) -> None:
+    async def _ensure(self, session_id: str, create: Create, cwd: str | None) -> None:
         if create == "only" or (create and not await self.backend.exists(session_id)):
             header = SessionHeader(session_id, _ambient.clock(), cwd=cwd)
             header.check()

@@ -204,6 +204,7 @@ class Writer:
             ]
         if not due:
             return
+        results: list[StoreError | None] = []
         with anyio.CancelScope(shield=True):
             results = await self._commit([batch for _, batch in due])
         with self._lock:
@@ -218,7 +219,9 @@ class Writer:
         except StoreError as error:
             return [error] * len(batches)
         except Exception as error:  # noqa: BLE001 - a backend's bug must not lose what is queued
-            failure = WriteFailed(f"{self._backend.url}: unexpected {type(error).__name__}: {error}")
+            failure = WriteFailed(
+                f"{self._backend.url}: unexpected {type(error).__name__}: {error}"
+            )
             failure.__cause__ = error
             return [failure] * len(batches)
 

@@ -17,7 +17,7 @@ class Spliced:
 
     __slots__ = ("high", "items", "key", "keys", "low", "seq")
 
-    def __init__(  # noqa: PLR0913 - a plain record
+    def __init__(
         self,
         seq: int,
         low: int,

@@ -246,13 +246,12 @@ def mend(messages: MessageList) -> Mender:
 
 def _blank(block: object) -> bool:
     """Whether a provider would call the block empty."""
-    kind = type(block)
-    if kind is Text:
-        return not block.text.strip()  # pyright: ignore[reportAttributeAccessIssue]
-    if kind is Reasoning:
-        return not (block.text.strip() or block.signature or block.encrypted or block.extra)  # pyright: ignore[reportAttributeAccessIssue]
-    if kind is Image:
-        return not (block.data or block.url or block.extra)  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(block, Text):
+        return not block.text.strip()
+    if isinstance(block, Reasoning):
+        return not (block.text.strip() or block.signature or block.encrypted or block.extra)
+    if isinstance(block, Image):
+        return not (block.data or block.url or block.extra)
     return False
 
 

@@ -67,7 +67,7 @@ class MessageList(Sequence[Message]):
     def __getitem__(self, index: int | slice) -> Message | tuple[Message, ...]:
         if isinstance(index, slice):
             start, stop, step = index.indices(self._length)
-            if step == 1 and stop - start > 8:  # noqa: PLR2004 - below, one by one is as fast
+            if step == 1 and stop - start > 8:
                 return tuple(islice(self._from(start), max(stop - start, 0)))
             return tuple([self[i] for i in range(start, stop, step)])
         at = index + self._length if index < 0 else index
@@ -154,15 +154,17 @@ class Builder:
             return [], []
         head = leaves[first]
         if last < len(leaves):
-            tail_keys, tail_items, stop = leaves[last].keys[end:], leaves[last].items[end:], last + 1
+            tail_keys, tail_items, stop = (
+                leaves[last].keys[end:],
+                leaves[last].items[end:],
+                last + 1,
+            )
         else:
             tail_keys, tail_items, stop = [], [], last
         gone_keys, gone_items = self._between(first, at, last, end)
         keys = head.keys[:at] + keys + tail_keys
         items = head.items[:at] + items + tail_items
-        middle = [
-            Leaf(keys[i : i + LEAF], items[i : i + LEAF]) for i in range(0, len(items), LEAF)
-        ]
+        middle = [Leaf(keys[i : i + LEAF], items[i : i + LEAF]) for i in range(0, len(items), LEAF)]
         same_size = len(middle) == 1 == stop - first and len(items) == len(head.items)
         self._leaves = leaves[:first] + middle + leaves[stop:]
         if self._leaves and not middle and stop == len(leaves):

@@ -99,7 +99,7 @@ class Reading:
         return at, None
 
 
-def _pieces(  # noqa: C901, PLR0912 - one loop: it runs once a line
+def _pieces(
     lines: bytes, place: str, offset: int, frame: int | None, *, joined: bool
 ) -> Iterator[Piece]:
     """The pieces of whole lines, the last LF left out, that begin at `offset`.
