@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from turnlog import _ambient
 from turnlog.agent.approval import ApprovalRequest, Approver
-from turnlog.agent.inbound import Inbound
+from turnlog.agent.inbound import POLL, Inbound
 from turnlog.agent.state import loop_fold
 from turnlog.agent.tools import BadArguments, Tool, ToolAborted, as_content
 from turnlog.commands import Approve, Deny
@@ -144,14 +144,30 @@ class Dispatch:
         return all([self._apply(item, state.decision(item.call.id)) for item in undecided])
 
     async def _ask(self, asked: ApprovalAsked, approver: Approver) -> None:
+        """Ask the approver; a decision that comes through the inbox meanwhile is as good."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._ask_approver, asked, approver, tasks.cancel_scope)
+            while not self._is_decided(asked):
+                await anyio.sleep(POLL)
+                await self._read_decisions()
+            tasks.cancel_scope.cancel()
+
+    async def _ask_approver(
+        self, asked: ApprovalAsked, approver: Approver, scope: anyio.CancelScope
+    ) -> None:
         request = ApprovalRequest(
             asked.id, asked.call_id or "", asked.tool_name, asked.arguments or ""
         )
         said = approver(request)
         if inspect.isawaitable(said):
             said = await said
-        outcome = "granted" if said else "denied"
-        self._session.append("approval/decided", ApprovalDecided(asked.id, outcome))
+        if not self._is_decided(asked):
+            outcome = "granted" if said else "denied"
+            self._session.append("approval/decided", ApprovalDecided(asked.id, outcome))
+        scope.cancel()
+
+    def _is_decided(self, asked: ApprovalAsked) -> bool:
+        return asked.id in self._session.fold(loop_fold).decided
 
     async def _read_decisions(self) -> None:
         """Take decisions out of the inbox; one for a call that is closed has no effect."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from turnlog.commands import Command, Prompt, Steer
+from turnlog.commands import Prompt, Steer
 from turnlog.events import InboxAccepted
 from turnlog.records import flatten
 from turnlog.session import Session
 from turnlog.stores.port import Queued
 from turnlog.agent.state import loop_fold
 
-C = TypeVar("C", bound=Command)
+POLL = 0.15  # seconds between looks into the inbox while a turn runs
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -24,7 +24,7 @@ from turnlog import _ambient
 from turnlog.agent.approval import Approver
 from turnlog.agent.asking import Asking, Backoff, backoff
 from turnlog.agent.dispatch import DENIED, Dispatch
-from turnlog.agent.inbound import Inbound
+from turnlog.agent.inbound import POLL, Inbound
 from turnlog.agent.state import LATE, loop_fold, open_calls
 from turnlog.agent.tools import Tool, toolbox
 from turnlog.commands import Cancel, Prompt
@@ -61,7 +61,6 @@ from turnlog.session import Session
 from turnlog.stores.port import Queued
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"]
-POLL = 0.15  # seconds between looks into the inbox while a turn runs
 
 
 class AgentBusy(TurnlogError):
@@ -107,6 +106,7 @@ class Turn:
         self._choice: ToolChoice = choice
         self._events: deque[AnyEvent] = deque()
         self._more = anyio.Event()
+        self._ended = anyio.Event()
         self._done = False
         self._thread = 0
         self._cause = "left"
@@ -135,6 +135,8 @@ class Turn:
             if not self._done:
                 self._scope.cancel()
             if self._tasks is not None:
+                if not isinstance(exc, anyio.get_cancelled_exc_class()):
+                    exc_type = exc = traceback = None  # the body's own error comes out as it is
                 await self._tasks.__aexit__(exc_type, exc, traceback)
             if self._error is not None:
                 raise self._error
@@ -151,28 +153,37 @@ class Turn:
         finally:
             self._done = True
             self._more.set()
+            self._ended.set()
 
     def _observe(self, event: AnyEvent) -> None:
         self._events.append(event)
         if threading.get_ident() == self._thread:
             self._more.set()
 
-    async def __aiter__(self) -> AsyncIterator[AnyEvent]:
-        while True:
-            while self._events:
-                yield self._events.popleft()
-            if self._done:
-                return
-            self._more = anyio.Event()
-            if not self._events and not self._done:
-                await self._more.wait()
+    def __aiter__(self) -> Turn:
+        return self
 
-    async def cancel(self, cause: str = "user") -> TurnResult | None:
-        """Cancel the turn, wait until it is closed in the log, and return what became of it."""
+    async def __anext__(self) -> AnyEvent:
+        while not self._events:
+            if self._done:
+                raise StopAsyncIteration
+            if self._more.is_set():
+                self._more = anyio.Event()
+            await self._more.wait()
+        return self._events.popleft()
+
+    def stop(self, cause: str = "user") -> None:
+        """Ask the turn to stop, as `cancel` does, without waiting: for a signal's callback."""
         self._cause = cause
         self._scope.cancel()
-        async for _ in self:
-            pass
+
+    async def cancel(self, cause: str = "user") -> TurnResult | None:
+        """Cancel the turn, wait until it is closed in the log, and return what became of it.
+
+        The events that nobody has iterated yet, those that close the turn among them, stay there.
+        """
+        self.stop(cause)
+        await self._ended.wait()
         return self.result
 
 
