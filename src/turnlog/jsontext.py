@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import msgspec
 
@@ -225,8 +225,7 @@ def _walk(root: Any, seq: int | None) -> None:
             inside = (*above, id(value))
             items: list[tuple[Any, str]] = []
             if is_object(value):
-                entries: Iterable[tuple[Any, Any]] = value.items()
-                for key, item in entries:
+                for key, item in cast("Iterable[tuple[object, Any]]", value.items()):
                     if not isinstance(key, str):
                         raise NotJson("expected string keys", seq=seq, value=key, path=path)
                     items.append((item, f"{path}.{key}"))
