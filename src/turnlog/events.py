@@ -620,6 +620,7 @@ class Reading(Protocol):
 
 D = TypeVar("D")
 _UNREAD: Any = msgspec.UNSET
+_SHOWN = 100  # bytes of a payload in an event's repr
 
 
 class Event(msgspec.Struct, Generic[D], frozen=True, eq=False, gc=False):
@@ -684,6 +685,10 @@ class Event(msgspec.Struct, Generic[D], frozen=True, eq=False, gc=False):
         if self.extra:
             wire.update(self.extra)
         return wire
+
+    def __repr__(self) -> str:
+        said = self.raw[:_SHOWN].decode(errors="replace")
+        return f"<Event {self.seq} {self.type} {said}{'…' if len(self.raw) > _SHOWN else ''}>"
 
     def __eq__(self, other: object) -> bool:
         if self is other:

@@ -198,8 +198,10 @@ class Codec(Generic[R]):
         except msgspec.ValidationError as error:
             raise InvalidPayload(str(error), seq=seq, value=record) from None
         if snapshot != record and not jsontext.has_surrogates(wire):
-            detail = f"{type(record).__name__} does not survive encoding"
-            raise NotJson(detail, seq=seq, value=record, path="$")
+            path, value, read = _difference(record, snapshot, "$")
+            kept = type(value) is type(read)
+            detail = "does not survive encoding" if kept else f"expected {type(read).__name__}"
+            raise NotJson(detail, seq=seq, value=value, path=path)
         return raw, snapshot
 
     def decode(self, raw: bytes) -> R:
@@ -223,6 +225,21 @@ class Codec(Generic[R]):
             msgspec.ValidationError: another shape.
         """
         return msgspec.convert(_absorb(plain, _shape(self.cls)), self.cls)
+
+
+def _difference(value: Any, read: Any, path: str) -> tuple[str, Any, Any]:
+    """Where a record first differs from what was read back: the path, and both values there."""
+    parts: list[tuple[str, Any, Any]] = []
+    if isinstance(value, msgspec.Struct) and type(value) is type(read):
+        for field in msgspec.structs.fields(value):
+            name = field.name
+            parts.append((f".{field.encode_name}", getattr(value, name), getattr(read, name)))
+    elif type(value) is type(read) is tuple:
+        parts = [(f"[{i}]", *pair) for i, pair in enumerate(zip(value, read, strict=False))]
+    for step, mine, other in parts:
+        if mine != other:
+            return _difference(mine, other, path + step)
+    return path, value, read
 
 
 # What `_absorb` needs to know of a type: nothing (None), a record, a union of tagged records, or a

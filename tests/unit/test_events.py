@@ -88,6 +88,14 @@ def test_equality_is_of_what_is_written() -> None:
     assert a != "hi"
 
 
+def test_an_event_shows_itself_briefly() -> None:
+    """What a person sees of an event in a shell is its seq, its type and how its data begins."""
+    session = new_session()
+    title = session.append("session/title", {"title": "Tides"})
+    assert repr(title) == '<Event 0 session/title {"title":"Tides"}>'
+    assert len(repr(session.add_user("x" * 500))) < 150
+
+
 def test_wire_form() -> None:
     """The wire form has the optional keys only where they say something."""
     session = new_session("s")

@@ -124,3 +124,11 @@ def test_plain() -> None:
     assert plain({"a": (Text("x"), Reasoning())}) == {
         "a": [{"type": "text", "text": "x"}, {"type": "reasoning", "text": ""}]
     }
+
+
+def test_a_field_of_another_kind_is_named() -> None:
+    """Of a record that does not come back as it was, the error says which field, and what it is."""
+    unfit: Any = {"input_tokens": 3}
+    message = Message("m", "assistant", (Text("hi"),), Source("model"))
+    with pytest.raises(NotJson, match=r"\$\.usage: expected Usage, got \{'input_tokens': 3\}"):
+        Codec(ev.AssistantMessage).admit(ev.AssistantMessage(message, usage=unfit), 0)
