@@ -237,6 +237,24 @@ def test_show(demo: str) -> None:
     assert out == "user  #2\nwhat is the weather?\n\n"
 
 
+def test_show_marks_what_was_cut_off(url: str) -> None:
+    """An answer that was interrupted is marked as such, for a person and in JSON."""
+
+    def cut_off(session: Session) -> None:
+        session.append("turn/start", {"turn": 1})
+        session.append("step/start", {"turn": 1, "step": 1})
+        chunk = {"type": "text-delta", "index": 0, "text": "It is"}
+        session.append("assistant/chunk", {"turn": 1, "step": 1, "chunk": chunk})
+        session.repair()
+        session.add_assistant("It is late.")
+
+    write(url, "cut", cut_off)
+    out = done("show", "cut", "--store", url).out
+    assert out == "assistant (interrupted)  #3\nIt is\n\nassistant  #6\nIt is late.\n\n"
+    values = done("show", "cut", "--json", "--store", url).values
+    assert [value.get("interrupted") for value in values] == [True, None]
+
+
 def test_show_json(demo: str) -> None:
     """Each message of `show --json` has its seq, and what shadows it."""
     values = done("show", "demo", "--shadowed", "--json", "--store", demo).values

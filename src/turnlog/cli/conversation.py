@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnlog.cli import screen
 from turnlog.content import Image, Message, Reasoning, Text, ToolCall
@@ -22,11 +22,12 @@ class Entry:
     message: Message
     shadowed_by: int | None = None
     replaces: list[int] | None = None
+    interrupted: bool = False
 
     def say(self, *, tools: bool) -> None:
         """Print it."""
         message = self.message
-        heading = _speaker(message)
+        heading = _speaker(message) + (" (interrupted)" if self.interrupted else "")
         if self.seq is not None:
             heading += f"  #{self.seq}"
         if self.replaces:
@@ -68,18 +69,26 @@ def _seqs(seqs: list[int]) -> str:
     return f"#{seqs[0]}" if len(seqs) == 1 else f"#{seqs[0]} to #{seqs[-1]}"
 
 
+def _is_interrupted(session: Session, seq: int) -> bool:
+    """Whether the message is an answer that was cut off."""
+    return getattr(session.event_at(seq).data, "interrupted", None) is True
+
+
 def conversation(
     session: Session, *, tools: bool, context: bool, shadowed: bool, at: int | None
 ) -> Iterator[Entry]:
     """What a person reads, in log order; with `shadowed`, what stands for some of it, too."""
     said = session.extract_chat_messages(include_tools=tools, include_context=context, at=at)
     seqs = session.transcript_fold(tools=tools, context=context).seqs()
-    entries = [Entry(seq, message) for seq, message in zip(seqs, said, strict=False)]
+    entries = [
+        Entry(seq, message, interrupted=_is_interrupted(session, seq))
+        for seq, message in zip(seqs, said, strict=False)
+    ]
     if shadowed:
         last = session.next_seq if at is None else at
         past = {r.seq: list(r.shadowed) for r in session.surface.replacements if r.seq <= last}
         gone = {node: seq for seq, nodes in past.items() for node in nodes}
-        entries = [Entry(e.seq, e.message, gone.get(e.seq or 0)) for e in entries]
+        entries = [replace(e, shadowed_by=gone.get(e.seq or 0)) for e in entries]
         for seq, nodes in past.items():
             message = session.event_at(seq).message
             if message is not None:

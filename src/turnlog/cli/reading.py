@@ -101,6 +101,8 @@ def show(
     def wire(entry: Entry) -> dict[str, Any]:
         found = {"seq": entry.seq, "shadowedBy": entry.shadowed_by, "replaces": entry.replaces}
         known = {key: value for key, value in found.items() if value is not None}
+        if entry.interrupted:
+            known["interrupted"] = True
         return {**known, "message": _plain(entry.message)}
 
     for entry in entries:
