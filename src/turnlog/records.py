@@ -230,12 +230,12 @@ class Codec(Generic[R]):
 def _difference(value: Any, read: Any, path: str) -> tuple[str, Any, Any]:
     """Where a record first differs from what was read back: the path, and both values there."""
     parts: list[tuple[str, Any, Any]] = []
-    if isinstance(value, msgspec.Struct) and type(value) is type(read):
+    if type(value) is type(read) is tuple:
+        parts = [(f"[{i}]", *pair) for i, pair in enumerate(zip(value, read, strict=False))]
+    elif isinstance(value, msgspec.Struct) and type(value) is type(read):
         for field in msgspec.structs.fields(value):
             name = field.name
             parts.append((f".{field.encode_name}", getattr(value, name), getattr(read, name)))
-    elif type(value) is type(read) is tuple:
-        parts = [(f"[{i}]", *pair) for i, pair in enumerate(zip(value, read, strict=False))]
     for step, mine, other in parts:
         if mine != other:
             return _difference(mine, other, path + step)
