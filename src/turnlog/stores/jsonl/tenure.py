@@ -147,7 +147,6 @@ class Tenure:
         self._rest = "torn" if known.size > known.end else "none"
 
     def _check_owner(self) -> None:
-        return
         newer = self._newer()
         if newer is not None:
             raise self._stale(*newer)
@@ -212,7 +211,7 @@ class Tenure:
                 raise WriteFailed(msg) from error
             self._rest = "none"
             self._size += len(data)
-        self.next_seq = next_seq
+        self._unsettled, self.next_seq = self.next_seq, next_seq
         self._settle_rest()
 
     def _settle_rest(self) -> int | None:
