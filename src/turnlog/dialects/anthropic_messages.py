@@ -138,12 +138,12 @@ def _block(part: Wire) -> Block:  # noqa: PLR0911 - one for each type of block
             return ToolCall(call_id, name, arguments, extra(anthropic=part))
         case "image", {"source": {"type": "base64", "media_type": str(media), "data": str(data)}}:
             source = part["source"]
-            if len(source) == 3 and media.startswith("image/") and data:  # noqa: PLR2004 - these
+            if len(source) == 3 and media.startswith("image/") and data:
                 del part["source"]
                 return Image(media, data, extra=extra(anthropic=part))
         case "image", {"source": {"type": "url", "url": str(url)}}:
             source = part["source"]
-            if len(source) == 2 and url:  # noqa: PLR2004 - these two
+            if len(source) == 2 and url:
                 del part["source"]
                 return Image(url=url, extra=extra(anthropic=part))
         case _:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from turnlog.content import Message, user_message
 from turnlog.dialects.carry import Carry, Mark
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 class Body:
     """An encoded request body: `segments` are sent one after the other, uncopied."""
 
-    def __init__(self, segments: list[bytes]) -> None:
+    def __init__(self, segments: list[bytes], hashes: _Hashes | None = None) -> None:
         self.segments = segments
+        self._hashes = hashes or _Hashes()
 
     def __len__(self) -> int:
         return sum(map(len, self.segments))
@@ -42,10 +43,28 @@ class Body:
     @cached_property
     def digest(self) -> str:
         """`sha256:` and the hex digest of the bytes, as `request/sent` has it."""
-        hashed = sha256()
-        for segment in self.segments:
+        return f"sha256:{self._hashes.of(self.segments)}"
+
+
+class _Hashes:
+    """The hash after each segment of the last body, where the next one's begins that shares it."""
+
+    __slots__ = ("_after",)
+
+    def __init__(self) -> None:
+        self._after: list[tuple[bytes, Any]] = []
+
+    def of(self, segments: list[bytes]) -> str:
+        """The hex digest of the segments in one piece; reads only those that are new."""
+        after = self._after
+        most = min(len(after), len(segments))
+        same = next((i for i in range(most) if after[i][0] != segments[i]), most)
+        del after[same:]
+        hashed = after[-1][1].copy() if after else sha256()
+        for segment in segments[same:]:
             hashed.update(segment)
-        return f"sha256:{hashed.hexdigest()}"
+            after.append((segment, hashed.copy()))
+        return hashed.hexdigest()
 
 
 class Encoder:
@@ -179,6 +198,7 @@ class BodyEncoder:
         self._chain: list[_Stretch] = []
         self._base: set[str] = set()  # the call ids of the chain and of what precedes it
         self._tail: _Unfolded | None = None
+        self._hashes = _Hashes()
 
     @property
     def name(self) -> str:
@@ -217,7 +237,7 @@ class BodyEncoder:
         carry.system = tuple(system)
         segments = frame(self._dialect, carry, header, pieces, closing, stream=stream)
         carry.restore(mark)
-        return Body(segments)
+        return Body(segments, self._hashes)
 
     def _follow(self, leaves: list[tuple[Leaf, int]], carry: Carry) -> Carry:
         """Bring the chain into line with the full leaves; returns what is carried out of it."""

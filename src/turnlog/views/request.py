@@ -122,7 +122,7 @@ class Mender:
             self._note(slot, "empty-result", message, message.tool_call_id)
             message = msgspec.structs.replace(message, content=(Text(NO_OUTPUT_TEXT),))
         self._slots[key] = slot
-        self.builder.splice(slot, slot, [slot], [message])
+        self.builder.set(slot, message)
 
     def _clean(self, key: int, message: Message) -> Message:
         if any(_stray(message, call) for call in message.tool_calls):
@@ -167,7 +167,7 @@ class Mender:
             return False
         if change.items[0].tool_call_id != message.tool_call_id:
             return False
-        self.builder.splice(slot, slot, [slot], [message])
+        self.builder.set(slot, message)
         return True
 
     def result(self) -> RequestMessages:

@@ -105,9 +105,10 @@ class MessageList(Sequence[Message]):
 class Builder:
     """The mutable side of a `MessageList`: appends and splices, and takes snapshots."""
 
-    __slots__ = ("_leaves", "_length", "_snapshot", "_starts")
+    __slots__ = ("_exposed", "_leaves", "_length", "_snapshot", "_starts")
 
     def __init__(self) -> None:
+        self._exposed = 0  # how many items a snapshot has shown
         self._leaves: list[Leaf] = []
         self._starts: list[int] = []
         self._length = 0
@@ -140,6 +141,20 @@ class Builder:
             self._starts.append(self._length)
         self._length += 1
         self._snapshot = None
+
+    def set(self, key: int, item: Message) -> None:
+        """Put another item in the place of the one with that key, or add it.
+
+        In place where no snapshot has seen it yet; else as `splice`.
+        """
+        if self._leaves:
+            leaf = self._leaves[-1]
+            at = bisect_left(leaf.keys, key)
+            unseen = self._starts[-1] + at >= self._exposed
+            if unseen and at < len(leaf.keys) and leaf.keys[at] == key:
+                leaf.items[at] = item
+                return
+        self.splice(key, key, [key], [item])
 
     def splice(
         self, low: int, high: int, keys: list[int], items: list[Message]
@@ -211,6 +226,7 @@ class Builder:
         if taken is None:
             leaves = self._leaves
             tail = len(leaves[-1].items) if leaves else 0
+            self._exposed = self._length
             taken = MessageList(leaves, self._starts, len(leaves), tail, self._length)
             self._snapshot = taken
         return taken
