@@ -34,4 +34,4 @@ def printable_json(text: str) -> str:
 def _escape(match: re.Match[str]) -> str:
     char = match[0]
     code = ord(char)
-    return _SHORT.get(char) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")  # noqa: PLR2004
+    return _SHORT.get(char) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")

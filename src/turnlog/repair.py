@@ -27,6 +27,7 @@ from turnlog.events import (
     CompactionStart,
     EndReason,
     RequestHeader,
+    RequestSent,
     SessionHeader,
     StepEnd,
     StepStart,
@@ -75,6 +76,7 @@ class _Tail:
         self.asked: dict[str, str] = {}  # call id -> approval id
         self.decided: dict[str, str] = {}
         self.sent = False
+        self.unanswered: RequestSent | None = None  # not even a chunk came of it
         self.foreign = 0
         if (header.source_format or "").startswith("dsh/"):
             self.foreign = header.source_length or 0
@@ -89,19 +91,22 @@ class _Tail:
             case "turn/end":
                 self.turn = self.step = None
             case "step/start" if isinstance(data, StepStart):
-                self.step, self.sent, self.attempt = data.step, False, []
+                self.step, self.sent, self.attempt, self.unanswered = data.step, False, [], None
             case "step/end":
-                self.step, self.sent, self.attempt = None, False, []
+                self.step, self.sent, self.attempt, self.unanswered = None, False, [], None
             case "request/sent":
                 self.sent = True
+                asked = isinstance(data, RequestSent) and data.purpose == "step"
+                self.unanswered = data if asked else self.unanswered
             case "assistant/chunk" if isinstance(data, AssistantChunk):
+                self.unanswered = None
                 if self.attempt and self.attempt[-1].data.attempt != data.attempt:
                     self.attempt = []
                 self.attempt.append(event)
             case "assistant/attempt":
-                self.attempt = []
+                self.attempt, self.unanswered = [], None
             case "assistant/message" if isinstance(data, AssistantMessage):
-                self.attempt = []
+                self.attempt, self.unanswered = [], None
                 proven = self.sent or event.seq < self.foreign
                 if event.surface_op == "append":
                     self.calls += [(call, event, proven) for call in data.message.tool_calls]
@@ -195,6 +200,8 @@ def closers(
     tail.calls = [call for call in tail.calls if on_surface(call[1].seq)]
     if end is None and reason == "interrupted" and tail.suspended():
         tail.calls, tail.attempt, tail.turn = [], [], None  # only a dead bracket is closed
+    if reason == "forked":
+        tail.unanswered = None  # the request is the parent's, and so is what came of it
     end = end or EndReason(reason)
     time = events[-1].time
     found: list[Closer] = []
@@ -220,6 +227,10 @@ def _missing(
     if tail.attempt:
         yield _settle(header, events, tail.attempt, seq, reason)
         seq += 1
+    elif tail.unanswered and tail.turn is not None and tail.step is not None:
+        sent = _nothing_came(tail.unanswered, tail.turn, tail.step, reason)
+        yield "assistant/attempt", sent, None
+        seq += 1
     for call, asking, proven in tail.calls:
         yield _close(header, call, asking, proven, tail, seq, reason)
         seq += 1
@@ -241,20 +252,28 @@ def _settle(
     built = Assembly(event.data.chunk for event in chunks)
     visible = built.visible()
     if not visible:
-        failure = Failure(f"the session was {reason} before anything was visible", reason)
         attempt = AssistantAttempt(
             first.turn,
             first.step,
             first.attempt,
             chunks[0].seq,
             chunks[-1].seq,
-            failure,
+            _invisible(reason),
             built.usage,
         )
         return "assistant/attempt", attempt, None
     message = Message(repair_id(header, seq), "assistant", visible, _model(events))
     data = AssistantMessage(message, first.turn, first.step, built.usage, interrupted=True)
     return "assistant/message", data, [event.seq for event in chunks]
+
+
+def _nothing_came(sent: RequestSent, turn: int, step: int, reason: str) -> AssistantAttempt:
+    """The account of a request that may have been sent: what it took is unknown, not nothing."""
+    return AssistantAttempt(turn, step, sent.attempt, failure=_invisible(reason))
+
+
+def _invisible(reason: str) -> Failure:
+    return Failure(f"the session was {reason} before anything was visible", reason)
 
 
 def _close(

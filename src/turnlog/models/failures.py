@@ -119,7 +119,7 @@ class _Said:
         self.everything = f"{self.type} {self.code} {self.message}"
         code = inner.get("code", inner.get("status_code"))
         self.status: int | None = None
-        if isinstance(code, int) and 400 <= code <= 599:  # noqa: PLR2004 - HTTP's own errors
+        if isinstance(code, int) and 400 <= code <= 599:
             self.status = code
         else:
             hint = f"{self.type} {self.code}"
@@ -132,19 +132,19 @@ def _classify(  # noqa: PLR0911 - one line a rule, the first that fits
     text = said.everything
     if status in {401, 403}:
         return RequestRefused, "auth"
-    if status == 402 or _QUOTA.search(text):  # noqa: PLR2004 - Payment Required
+    if status == 402 or _QUOTA.search(text):
         return RequestRefused, "quota"
     if _TOKENS.search(text):
         return ContextOverflow, "overflow-tokens"
-    if status == 429:  # noqa: PLR2004 - Too Many Requests
+    if status == 429:
         return RateLimited, "rate-limit"
-    if status is None or status >= 500 or status in {408, 409, 425}:  # noqa: PLR2004
+    if status is None or status >= 500 or status in {408, 409, 425}:
         return ServerFailed, "server"
     if _MEDIA.search(text):
         return ContextOverflow, "overflow-media"
-    if status == 413 or _BYTES.search(text):  # noqa: PLR2004 - Content Too Large
+    if status == 413 or _BYTES.search(text):
         return ContextOverflow, "overflow-bytes"
-    return RequestRefused, "not-found" if status == 404 else "refused"  # noqa: PLR2004
+    return RequestRefused, "not-found" if status == 404 else "refused"
 
 
 def _retry_after(headers: Mapping[str, str], message: str, now: float | None) -> float | None:

@@ -178,7 +178,7 @@ class _Writer:
     def compaction(self) -> None:
         """A compaction of a balanced range, or one that failed."""
         cuts = self._cuts()
-        if len(cuts) < 2:  # noqa: PLR2004 - a range has two ends
+        if len(cuts) < 2:
             return
         first, last = sorted(
             self.draw(st.lists(st.sampled_from(cuts), min_size=2, max_size=2, unique=True))

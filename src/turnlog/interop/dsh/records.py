@@ -171,7 +171,7 @@ def _join(first: Lost | None, second: Lost) -> Lost:
     if a.within and b.within and a[:2] == b[:2]:
         within = a.within[0], b.within[0] + b.within[1] - a.within[0]
     reason = first.reason
-    if second.reason not in reason and len(reason) < 200:  # noqa: PLR2004 - one readable line
+    if second.reason not in reason and len(reason) < 200:
         reason = f"{reason}; {second.reason}"
     return Lost(Span(offset, end - offset, within), reason, first.records + second.records)
 

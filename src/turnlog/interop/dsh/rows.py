@@ -187,7 +187,7 @@ def unpack_seqs(value: Any, own: int) -> list[int]:
     for item in cast("list[Any]", value):
         if _is_seq(item):
             first, last = item, item
-        elif isinstance(item, list) and all(map(_is_seq, item)) and len(item) == 2:  # noqa: PLR2004 # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(item, list) and all(map(_is_seq, item)) and len(item) == 2:  # pyright: ignore[reportUnknownArgumentType]
             first, last = cast("list[int]", item)
             if not first < last < own:
                 raise NotARecord(

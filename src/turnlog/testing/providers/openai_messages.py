@@ -20,7 +20,7 @@ MAX_CALLS = 128
 
 CALL_ID = Kind(
     "a string of 1 to 64 characters",
-    lambda value: isinstance(value, str) and 1 <= len(value) <= 64,  # noqa: PLR2004 - named above
+    lambda value: isinstance(value, str) and 1 <= len(value) <= 64,
 )
 
 _KEYS: Mapping[str, Sequence[str]] = {
