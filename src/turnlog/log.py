@@ -208,11 +208,7 @@ class SessionLog:
             raise InvalidEnvelope(msg, seq=seq, value=time)
         kind = EVENT_TYPES.get(type_name)
         if kind is None:
-            msg = (
-                f"expected a core or registered event type, got {type_name!r} "
-                "(register your own with register_event_type)"
-            )
-            raise UnknownEventType(msg, seq=seq, value=type_name)
+            raise UnknownEventType(_unknown(type_name), seq=seq, value=type_name)
         raw, snapshot = kind.admit(data, seq)
         if kind.has_message:
             message: Message = snapshot if type(snapshot) is Message else snapshot.message
@@ -438,6 +434,16 @@ def unacknowledged(log: SessionLog) -> list[Damage]:
 def _key(first: object, last: object, offset: object, place: object) -> tuple[object, ...]:
     """What damage is known by: its seqs, which a fork keeps, or else its bytes."""
     return (offset, place) if first is None else (first, last)
+
+
+def _unknown(type_name: object) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
+
+    msg = f"expected a core or registered event type, got {type_name!r}"
+    close = get_close_matches(str(type_name), EVENT_TYPES, 1)
+    if close:
+        return f"{msg}: did you mean {close[0]!r}?"
+    return f"{msg}: register your own with register_event_type"
 
 
 def _missing_op(event: AnyEvent) -> MissingSurfaceOp:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, ov
 
 from msgspec.structs import replace
 
-from turnlog import _ambient
+from turnlog import _ambient, jsontext
 from turnlog import events as ev
-from turnlog.codec import event_from_dict
+from turnlog.codec import decode_line, encode_lines, event_from_dict
 from turnlog.content import Content, Message, assistant_message, blocks, tool_message, user_message
-from turnlog.errors import NoSuchEvent, ReentrantAppend, UnknownEventType
+from turnlog.errors import InvalidPayload, NoSuchEvent, ReentrantAppend, UnknownEventType
 from turnlog.events import AnyEvent, Event, Replace, SessionHeader, event_type
 from turnlog.log import Damage, Events, SessionLog
 from turnlog.repair import closers
@@ -209,6 +209,38 @@ class Session:
         session.end_seed("interrupted")
         return session
 
+    @classmethod
+    def from_jsonl(
+        cls,
+        raw: bytes,
+        *,
+        clock: Callable[[], int] | None = None,
+        new_id: Callable[[], str] | None = None,
+    ) -> Session:
+        """The session in the bytes of one JSONL file, as `to_jsonl` and `turnlog export` write it.
+
+        A torn or damaged file is for `turnlog import`, which keeps what can be read.
+
+        Args:
+            raw: a header line and event lines.
+            clock: as for `create`.
+            new_id: as for `create`.
+
+        Raises:
+            InvalidHeader, UnsupportedVersion: the first line is no header of ours.
+            AdmissionError: an event breaks a rule.
+            ValueError: a line is not JSON.
+        """
+        head, *lines = raw.split(b"\n")
+        events = (event for line in lines if line for event in decode_line(line))
+        return cls.from_events(jsontext.decode(head), events, clock=clock, new_id=new_id)
+
+    def to_jsonl(self) -> bytes:
+        """The whole session as one JSONL file: a header line, then the events."""
+        with self._lock:
+            header = jsontext.encode(self.header.to_dict())
+            return header + b"\n" + encode_lines(self._log.events)
+
     def fork(self, at: int | None = None, session_id: str | None = None) -> Session:
         """A child that shares the log up to and including event `at` (default: all of it).
 
@@ -400,13 +432,17 @@ class Session:
         return data
 
     def add_user(self, content: Content, *, source: str = "user") -> Event[Message]:
-        """Append a user's message: text, a block, or blocks."""
-        message = user_message(content, id=self._new_id(), source=ev.Source(source))
+        """Append a user's message: text, a block, or blocks.
+
+        Raises:
+            InvalidPayload: there is no content.
+        """
+        message = user_message(self._content(content), id=self._new_id(), source=ev.Source(source))
         return self.append("user/message", message, surface_op="append")
 
     def add_context(self, content: Content, *, source: str = "context") -> Event[Message]:
         """Append context that no person typed: workspace state, a notice."""
-        message = user_message(content, id=self._new_id(), source=ev.Source(source))
+        message = user_message(self._content(content), id=self._new_id(), source=ev.Source(source))
         return self.append("context/message", message, surface_op="append")
 
     def add_assistant(
@@ -418,13 +454,14 @@ class Session:
         usage: ev.Usage | None = None,
         turn: int | None = None,
         step: int | None = None,
+        interrupted: bool = False,
         source_event_seqs: Cited = None,
     ) -> Event[ev.AssistantMessage]:
         """Append a model's answer: text, a block, or blocks (`ToolCall` among them)."""
         message = assistant_message(content, id=self._new_id(), provider=provider, model=model)
         return self.append(
             "assistant/message",
-            ev.AssistantMessage(message, turn, step, usage),
+            ev.AssistantMessage(message, turn, step, usage, interrupted or None),
             surface_op="append",
             source_event_seqs=source_event_seqs,
         )
@@ -448,6 +485,41 @@ class Session:
                 surface_op="append",
                 source_event_seqs=self._log.call_seqs(call_id),
             )
+
+    def replace(
+        self, start: int, end: int, content: Content, *, source: str = "compaction"
+    ) -> Event[Message]:
+        """Shadow the nodes from `start` to `end` by one user message, which cites them all.
+
+        What compaction does with a summary. The shadowed events stay in the log.
+
+        Args:
+            start: the seq of the first node that leaves.
+            end: the seq of the last one, not before `start` by position; may be the same.
+            content: text, a block, or blocks.
+            source: the kind of its source.
+
+        Raises:
+            NotOnSurface, ReplaceOutOfOrder: `start` or `end` is not such a node.
+        """
+        message = user_message(self._content(content), id=self._new_id(), source=ev.Source(source))
+        with self._lock:
+            return self.append(
+                "user/message",
+                message,
+                surface_op=Replace(start, end),
+                source_event_seqs=self._log.surface.between(start, end),
+            )
+
+    def _content(self, content: Content) -> Content:
+        try:
+            found = blocks(content)
+        except TypeError:
+            found = ()
+        if not found:
+            msg = f"expected text, a block or blocks that say something, got {content!r}"
+            raise InvalidPayload(msg, seq=self.next_seq, value=content)
+        return found
 
     def end_seed(self, reason: str = "forked") -> list[AnyEvent]:
         """Close an inherited or imported seed: `session/end-seed`, then repair's closers."""

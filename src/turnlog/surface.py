@@ -123,6 +123,13 @@ class Surface:
             at = bisect_left(seqs, seq)
         return at if at < len(seqs) and seqs[at] == seq else None
 
+    def between(self, start: int, end: int) -> tuple[int, ...] | None:
+        """The nodes from `start` to `end`, inclusive; None when they are no such stretch."""
+        first, last = self.position(start), self.position(end)
+        if first is None or last is None or first > last:
+            return None
+        return tuple(self._seqs[first : last + 1])
+
     def __contains__(self, seq: int) -> bool:
         return self.position(seq) is not None
 

@@ -56,6 +56,7 @@ PURE = frozenset(
         "contextvars",
         "copy",
         "dataclasses",
+        "difflib",
         "enum",
         "functools",
         "hashlib",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
-from turnlog import _ambient, jsontext
-from turnlog.codec import encode_lines
+from turnlog import _ambient
 from turnlog.content import Message
 from turnlog.errors import DamagedSession, ForkedProcess, ReadOnly
 from turnlog.events import SEED_END, AnyEvent, EndReason, EndSeed
@@ -189,12 +190,8 @@ class StoredSession(Session):
 
         For when the store is broken: `turnlog import PATH` takes the file.
         """
-        with self._lock:
-            header = jsontext.encode(self.header.to_dict())
-            body = header + b"\n" + encode_lines(self._log.events)
-        target = anyio.Path(path)
-        await target.write_bytes(body)
-        await target.chmod(0o600)
+        body = self.to_jsonl()
+        await anyio.to_thread.run_sync(_write_private, Path(path), body)
         return Path(path)
 
     # -- reading -------------------------------------------------------------------------------
@@ -218,3 +215,10 @@ class StoredSession(Session):
         return self.extract_chat_messages(
             include_tools=include_tools, include_context=include_context
         )
+
+
+def _write_private(path: Path, body: bytes) -> None:
+    """Write a file that only its owner can read."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(body)

@@ -112,7 +112,8 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     Attributes:
         id: the session's id.
         title: the last `session/title`, else the start of the first prompt.
-        events, messages: how many events, how many nodes on the surface.
+        events, messages: how many events; how many of them are messages as they were said
+            (replacements, which say something again, left out).
         created_at, last_activity: epoch milliseconds.
         bytes: what it takes in the store, None where that is not known.
         health: "ok", "open" (an open turn, owned or interrupted), "damaged", "unreadable".

@@ -1,0 +1,67 @@
+"""The everyday forms of a session: shadowing by hand, JSONL in and out, clear refusals."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+import turnlog
+from turnlog.errors import InvalidHeader, InvalidPayload, NotOnSurface, UnknownEventType
+from turnlog.testing.strategies import histories
+
+
+def talk() -> turnlog.Session:
+    """Two prompts, two answers."""
+    session = turnlog.Session.create("s")
+    for number in range(2):
+        session.add_user(f"question {number}")
+        session.add_assistant(f"answer {number}")
+    return session
+
+
+def test_replace_shadows_a_stretch_and_cites_it() -> None:
+    """One call puts a summary in the place of nodes, with their provenance."""
+    session = talk()
+    event = session.replace(0, 2, "so far")
+    assert event.source_event_seqs == (0, 1, 2) or event.source_event_seqs == range(3)
+    assert session.surface.seqs == [4, 3]
+    assert [m.text for m in session.derive_messages()] == ["so far", "answer 1"]
+
+
+@pytest.mark.parametrize(("start", "end"), [(7, 7), (0, 9)])
+def test_replace_refuses_what_is_not_on_the_surface(start: int, end: int) -> None:
+    """A stretch that is not there is refused, and nothing changes."""
+    session = talk()
+    with pytest.raises(NotOnSurface):
+        session.replace(start, end, "x")
+    assert len(session) == 4
+
+
+@pytest.mark.parametrize("content", ["", [], [""], 3, None])
+def test_content_that_says_nothing_is_refused(content: object) -> None:
+    """An empty prompt is a typed error that shows what came."""
+    session = talk()
+    with pytest.raises(InvalidPayload, match="say something"):
+        session.add_user(content)  # pyright: ignore[reportArgumentType] - that is the test
+    assert len(session) == 4
+
+
+def test_a_misspelt_type_is_answered_with_the_one_that_was_meant() -> None:
+    """The error of an unknown type names the nearest known one."""
+    with pytest.raises(UnknownEventType, match="did you mean 'turn/start'"):
+        talk().append("turn/strat", {"turn": 1})  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+@given(histories())
+def test_jsonl_gives_back_the_same_session(session: turnlog.Session) -> None:
+    """What `to_jsonl` writes, `from_jsonl` reads: header, events, views."""
+    again = turnlog.Session.from_jsonl(session.to_jsonl())
+    assert again.header == session.header
+    assert list(again.events) == list(session.events)
+    assert again.derive_messages() == session.derive_messages()
+
+
+def test_bytes_that_are_no_session_are_refused() -> None:
+    """A file of something else is a typed error."""
+    with pytest.raises(InvalidHeader):
+        turnlog.Session.from_jsonl(b'{"type":"session"}\n')
