@@ -13,8 +13,9 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit status."""
     from turnlog.cli.run import run
+    from turnlog.cli.signals import leave
 
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    leave(run(sys.argv[1:] if arguments is None else arguments))
 
 
 __all__ = ["main"]

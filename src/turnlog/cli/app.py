@@ -7,7 +7,16 @@ from inspect import cleandoc
 
 from cyclopts import App, Group
 
-from turnlog.cli import changing, checking, following, reading, transfer
+from turnlog.cli import (
+    changing,
+    chatting,
+    checking,
+    commanding,
+    following,
+    reading,
+    running,
+    transfer,
+)
 
 
 def _version() -> str:
@@ -16,6 +25,7 @@ def _version() -> str:
     return __version__
 
 
+RUN = Group("Run", sort_key=0)
 READ = Group("Read", sort_key=1)
 WRITE = Group("Write", sort_key=2)
 CHECK = Group("Check", sort_key=3)
@@ -23,6 +33,8 @@ CHECK = Group("Check", sort_key=3)
 EPILOGUE = """\
 Examples:
 
+  turnlog run "Why is the sky blue?"
+  turnlog chat --session trip
   turnlog import ~/.dsh/sessions
   turnlog ls
   turnlog show ID --tools
@@ -44,7 +56,7 @@ def _examples(command: Callable[..., object]) -> str:
 
 app = App(
     name="turnlog",
-    help="Sessions of LLM agents as append-only logs: read, wind back, fork, verify, import.",
+    help="Sessions of LLM agents as append-only logs: run, read, wind back, fork, verify.",
     help_format="plaintext",
     help_epilogue=EPILOGUE,
     version=_version,
@@ -53,6 +65,8 @@ app = App(
 )
 
 for group, commands in (
+    (RUN, (running.run, chatting.chat, commanding.cancel, commanding.steer)),
+    (RUN, (commanding.approvals, commanding.approve, commanding.deny)),
     (READ, (reading.ls, reading.show, reading.messages, reading.events, reading.requests)),
     (READ, (following.tail,)),
     (WRITE, (changing.fork, changing.repair, transfer.import_, transfer.export)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from turnlog.cli.options import Options
 from turnlog.errors import NoSuchSession
@@ -22,7 +22,16 @@ def run_async(work: Callable[[], Awaitable[T]]) -> T:
     """Run a command's coroutine to its end."""
     import anyio
 
-    return anyio.run(work)
+    try:
+        return anyio.run(work)
+    except BaseExceptionGroup as group:  # of tasks that ran beside each other: the first error
+        raise _first(group) from None
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 @asynccontextmanager

@@ -1,0 +1,214 @@
+"""Commands to whichever process owns a session: cancel, steer, approvals, approve, deny."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from turnlog.cli import screen
+from turnlog.cli.agents import command_line
+from turnlog.cli.options import DEFAULTS, Id, Options
+from turnlog.cli.sessions import instead, read_session, run_async, store_of
+from turnlog.commands import Approve, Cancel, Command, Deny, Steer
+from turnlog.errors import SessionInUse, TurnlogError
+
+if TYPE_CHECKING:
+    from turnlog.events import ApprovalAsked
+    from turnlog.session import Session
+    from turnlog.stores.store import Store
+
+Call = Annotated[str, Parameter(help="The call's id; turnlog approvals lists them.")]
+
+
+def cancel(
+    id: Id,
+    /,
+    *,
+    turn: Annotated[int | None, Parameter(help="Only if this turn is the one that runs.")] = None,
+    options: Options = DEFAULTS,
+) -> None:
+    """Cancel the turn that runs.
+
+    Whichever process runs it closes it; what had arrived is kept.
+
+    Examples:
+        turnlog cancel ID
+        turnlog cancel ID --turn 3
+    """
+    _post(id, lambda session: Cancel(_open_turn(session, turn)), "cancel", options)
+
+
+def steer(
+    id: Id,
+    text: Annotated[str, Parameter(help="What to say.")],
+    /,
+    *,
+    options: Options = DEFAULTS,
+) -> None:
+    """Say something to the turn that runs.
+
+    The model reads it with its next step; the turn does not end before it has.
+
+    Examples:
+        turnlog steer ID "Only the first file."
+    """
+    _post(id, lambda session: Steer(text, _open_turn(session)), "message", options)
+
+
+def approvals(
+    id: Annotated[str | None, Parameter(help="The session's id. Without it, all sessions.")] = None,
+    /,
+    *,
+    options: Options = DEFAULTS,
+) -> None:
+    """List the calls that wait for an approval.
+
+    Examples:
+        turnlog approvals
+        turnlog approvals ID --json
+    """
+
+    async def work() -> list[tuple[str, ApprovalAsked]]:
+        async with store_of(options) as store:
+            if id is not None:
+                names = [id]
+            else:
+                names = [info.id async for info in store.sessions() if info.health == "open"]
+            sessions = [await read_session(store, name) for name in names]
+            return [(session.id, asked) for session in sessions for asked in pending(session)]
+
+    found = run_async(work)
+    for session_id, asked in found:
+        if options.json:
+            screen.say_json(_wire(session_id, asked))
+        else:
+            call = f"{session_id}  {asked.call_id}  {asked.tool_name} {asked.arguments or ''}"
+            screen.say(screen.cut(call, screen.width()))
+    if not found and not options.json:
+        screen.note_line("nothing waits for an approval")
+
+
+def _wire(session_id: str, asked: ApprovalAsked) -> dict[str, Any]:
+    return {
+        "id": asked.id,
+        "session": session_id,
+        "call": asked.call_id,
+        "tool": asked.tool_name,
+        "arguments": asked.arguments,
+        "turn": asked.turn,
+    }
+
+
+def approve(
+    id: Id,
+    call: Call,
+    /,
+    *,
+    options: Options = DEFAULTS,
+) -> None:
+    """Let a call run that waits for an approval.
+
+    Examples:
+        turnlog approvals
+        turnlog approve ID CALL
+    """
+    _post(id, lambda session: Approve(_waiting(session, call)), "approval", options)
+
+
+def deny(
+    id: Id,
+    call: Call,
+    /,
+    *,
+    reason: Annotated[str | None, Parameter(help="The model reads it.")] = None,
+    options: Options = DEFAULTS,
+) -> None:
+    """Do not let a call run that waits for an approval.
+
+    The turn goes on; the model reads that the call was denied.
+
+    Examples:
+        turnlog deny ID CALL
+        turnlog deny ID CALL --reason "Not that folder."
+    """
+    _post(id, lambda session: Deny(_waiting(session, call), reason), "denial", options)
+
+
+# -- what they share ---------------------------------------------------------------------------
+
+
+def pending(session: Session) -> list[ApprovalAsked]:
+    """The approvals of the open turn that nobody has decided."""
+    from turnlog.agent.state import loop_fold, open_calls
+
+    state = session.fold(loop_fold)
+    found = open_calls(session) if state.open else None
+    asked = [state.asked[call.id] for call in found[1] if call.id in state.asked] if found else []
+    return [approval for approval in asked if approval.id not in state.decided]
+
+
+def _waiting(session: Session, call_id: str) -> str:
+    waiting = [asked.call_id or "" for asked in pending(session)]
+    if call_id not in waiting:
+        raise TurnlogError(
+            f"session {session.id!r}: no call {call_id!r} waits for an approval: "
+            f"{instead(call_id, waiting)}"
+        )
+    return call_id
+
+
+def _open_turn(session: Session, wanted: int | None = None) -> int:
+    """The turn that runs: commands name it, so that they cannot hit a later one."""
+    from turnlog.agent.state import loop_fold
+
+    state = session.fold(loop_fold)
+    if not state.open:
+        raise TurnlogError(f"session {session.id!r}: no turn is running")
+    if wanted not in (None, state.turn):
+        raise TurnlogError(f"session {session.id!r}: turn {state.turn} is running, not {wanted}")
+    return state.turn
+
+
+def _post(
+    id: str,
+    make: Callable[[Session], Command],
+    what: str,
+    options: Options,
+) -> None:
+    """Post a command made from the session as it is now, and say what comes of it."""
+    from turnlog.repair import is_suspended
+
+    async def work() -> tuple[str, str | None]:
+        async with store_of(options) as store:
+            session = await read_session(store, id)
+            command, owner = make(session), await _owner(store, id)
+            if owner is None and not is_suspended(session.header, session.events):
+                raise TurnlogError(
+                    f"session {id!r}: its turn was interrupted; "
+                    f"{command_line(['repair', id], options)} closes it"
+                )
+            return await store.inbox(id).post(command), owner
+
+    command_id, owner = run_async(work)
+    if options.json:
+        screen.say_json({"id": command_id, "session": id, "owner": owner})
+    elif owner is not None:
+        screen.say(screen.printable_line(f"{what} posted; {owner} takes it"))
+    else:
+        run = command_line(["run", "--session", id], options)
+        screen.say(screen.printable_line(f"{what} posted; nobody runs the session now: {run}"))
+        screen.note_line("with the same --model and --tool as before, that goes on with it")
+
+
+async def _owner(store: Store, session_id: str) -> str | None:
+    """Who owns a session, None if nobody does: found out by owning it for a moment."""
+    from turnlog.stores.adopting import this_process
+
+    try:
+        claim = await store.backend.claim(session_id, this_process())
+    except SessionInUse as error:
+        return str(error.owner or "another process")
+    await store.backend.release(claim)
+    return None

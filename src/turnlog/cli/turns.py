@@ -1,0 +1,242 @@
+"""A turn on the screen: as it streams, for a person; or, with --json, as it becomes durable."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from turnlog.cli import screen
+from turnlog.cli.agents import AgentOptions, command_line, continuing
+from turnlog.cli.commanding import pending
+from turnlog.cli.options import Options
+from turnlog.cli.signals import on_interrupt
+from turnlog.content import BlockEnd, Message, Reasoning, ReasoningDelta, Text, TextDelta
+from turnlog.events import (
+    AnyEvent,
+    AssistantAttempt,
+    AssistantChunk,
+    AssistantMessage,
+    InboxAccepted,
+    LlmRetry,
+    ToolCallStart,
+    ToolResult,
+)
+from turnlog.jsontext import join_surrogates
+from turnlog.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import anyio
+
+    from turnlog.agent import ReactLoopAgent, TurnResult
+    from turnlog.agent.loop import ToolChoice
+    from turnlog.stores.live import StoredSession
+    from turnlog.stores.store import Store
+
+LONGEST = 200  # characters of a line about a call, where no terminal says how wide it is
+CHECK = 0.2  # seconds between looks at what has become durable, where nothing wakes us
+
+
+class TurnScreen:
+    """Answers on standard output, as they stream; all else dim, a line each, on standard error."""
+
+    def __init__(self) -> None:
+        self._unfinished: TextIO | None = None  # where a line has begun and not ended
+        self._held = ""  # the end of a piece that the next one may change
+        self._block: int | None = None
+        self._shown: set[int] = set()  # the blocks of this answer of which something was shown
+        self._calls: set[str] = set()
+        self._accepted = ""  # the kind of the command whose message comes next
+
+    def show(self, event: AnyEvent) -> None:
+        """Show one more event of a turn."""
+        data = event.data
+        if isinstance(data, AssistantChunk):
+            self._chunk(data)
+        elif isinstance(data, AssistantMessage):
+            self._answered(data)
+        elif isinstance(data, AssistantAttempt):
+            what = "what it said so far does not count" if self._shown else "nothing had come"
+            self._next_answer()
+            why = data.failure.message if data.failure else "no reason given"
+            self.line(f"[failed] {why} ({what})")
+        elif isinstance(data, LlmRetry):
+            self.line(f"[retry {data.retry}] in {data.delay_ms / 1000:.1f} s")
+        elif isinstance(data, ToolCallStart):
+            self._call(data.call_id, data.name, data.arguments)
+        elif isinstance(data, ToolResult):
+            kind = "error" if data.error or data.message.is_error else "result"
+            late = "late " if event.type == "tool/late-result" else ""
+            if event.type != "tool/settled":
+                self.line(f"[{late}{kind} {data.message.tool_call_id}] {data.message.text}")
+        elif isinstance(data, InboxAccepted):
+            self._accepted = str(data.command.get("type"))
+            if self._accepted not in ("prompt", "steer"):
+                self.line(f"[{self._accepted}]")
+        elif event.type == "user/message" and isinstance(data, Message):
+            if self._accepted:  # it came from elsewhere; one's own need not be repeated
+                self.line(f"[{self._accepted}] {data.text}")
+            self._accepted = ""
+
+    def line(self, text: str) -> None:
+        """One dim line."""
+        self.end_line()
+        screen.note_line(screen.cut(text, screen.width() or LONGEST))
+
+    def end_line(self) -> None:
+        """Finish the line that has begun."""
+        if self._unfinished is None:
+            return
+        self._unfinished.write(printable(self._held) + "\n")
+        self._unfinished.flush()
+        self._unfinished, self._held = None, ""
+
+    def _chunk(self, data: AssistantChunk) -> None:
+        chunk = data.chunk
+        if isinstance(chunk, TextDelta):
+            self._piece(chunk.index, chunk.text, sys.stdout)
+        elif isinstance(chunk, ReasoningDelta):
+            self._piece(chunk.index, chunk.text, sys.stderr)
+        elif isinstance(chunk, BlockEnd) and chunk.index not in self._shown:
+            if isinstance(chunk.block, Text):
+                self._piece(chunk.index, chunk.block.text, sys.stdout)
+            elif isinstance(chunk.block, Reasoning):
+                self._piece(chunk.index, chunk.block.text, sys.stderr)
+
+    def _piece(self, block: int, text: str, stream: TextIO) -> None:
+        """Write a piece of a block at once, but for an end that the next piece may change."""
+        if not text:
+            return
+        if block != self._block:
+            self.end_line()
+        self._block = block
+        self._shown.add(block)
+        text = join_surrogates(self._held + text)
+        self._held = text[-1] if text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff" else ""
+        shown = printable(text.removesuffix(self._held))
+        stream.write(screen.styled(shown, "dim", stream) if stream is sys.stderr else shown)
+        stream.flush()
+        self._unfinished = None if shown.endswith("\n") and not self._held else stream
+
+    def _answered(self, data: AssistantMessage) -> None:
+        if not self._shown and data.message.text:
+            self._piece(-1, data.message.text, sys.stdout)
+        self._next_answer()
+        for call in data.message.tool_calls:
+            self._call(call.id, call.name, call.arguments)
+
+    def _next_answer(self) -> None:
+        self.end_line()
+        self._block = None
+        self._shown.clear()
+
+    def _call(self, call_id: str, name: str, arguments: str) -> None:
+        if call_id not in self._calls:
+            self._calls.add(call_id)
+            self.line(f"[call {call_id}] {name} {arguments}")
+
+
+class Talk:
+    """A session and an agent whose turns are shown.
+
+    Args:
+        said: how many of the session's events need not be printed with `json`.
+    """
+
+    def __init__(
+        self, store: Store, session: StoredSession, agent: ReactLoopAgent, *, json: bool, said: int
+    ) -> None:
+        self._store = store
+        self._session = session
+        self._agent = agent
+        self._json = json
+        self._said = said
+
+    async def turn(self, prompt: str | None, choice: ToolChoice = "auto") -> TurnResult | None:
+        """Run a turn and show it; Ctrl-C cancels it, and what had arrived is kept.
+
+        None if there was nothing to run, or it was cancelled before it began.
+        """
+        import anyio
+
+        if not self._json:
+            shown = TurnScreen()
+            try:
+                return await self._run(prompt, choice, shown.show)
+            finally:
+                shown.end_line()
+        over = anyio.Event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._say_durable, over)
+            try:
+                return await self._run(prompt, choice, lambda _: None)
+            finally:
+                over.set()
+
+    async def _run(
+        self, prompt: str | None, choice: ToolChoice, show: Callable[[AnyEvent], None]
+    ) -> TurnResult | None:
+        async with self._agent.stream(self._session, prompt, tool_choice=choice) as turn:
+            with on_interrupt(turn.stop):
+                async for event in turn:
+                    show(event)
+        return turn.result
+
+    async def _say_durable(self, over: anyio.Event) -> None:
+        """Print each event once it is durable, until the turn is over and all are."""
+        session = self._session
+        while True:
+            last = over.is_set()
+            for event in session.events[self._said :]:
+                if event.seq >= session.durable_seq:
+                    break
+                screen.say_json(event.to_dict())
+                self._said += 1
+            sys.stdout.flush()
+            if last:
+                return
+            await self._store.backend.wait(session.id, session.durable_seq - 1, CHECK)
+
+
+# -- how it ended ------------------------------------------------------------------------------
+
+
+def say_end(
+    result: TurnResult, session: StoredSession, chosen: AgentOptions, options: Options
+) -> bool:
+    """Say why a turn ended unless it just did; whether it did what was asked."""
+    end = result.end_reason
+    if end.kind == "completed":
+        return True
+    if end.kind == "max-tokens":
+        screen.note_line("the answer is cut off: it took as many tokens as it may")
+        return True
+    if end.kind == "suspended":
+        _say_waiting(session, chosen, options)
+    elif end.kind == "aborted":
+        match end.reason:
+            case {"kind": str(cause)}:
+                pass
+            case cause:
+                cause = str(cause)
+        screen.error_line(f"turn {result.turn} was cancelled ({cause}); what had arrived is kept")
+    elif end.error is not None:
+        screen.error_line(f"turn {result.turn} failed: {end.error.message} ({end.error.code})")
+    else:
+        why = f": {end.reason}" if end.reason else ""
+        screen.error_line(f"turn {result.turn} ended early: {end.kind}{why}")
+    return False
+
+
+def _say_waiting(session: StoredSession, chosen: AgentOptions, options: Options) -> None:
+    waiting = pending(session)
+    calls = ", ".join(asked.call_id or "" for asked in waiting)
+    screen.error_line(f"the turn waits for approval of {calls}")
+    for asked in waiting:
+        call_id = asked.call_id or ""
+        screen.note_line(f"[waits {call_id}] {asked.tool_name} {asked.arguments or ''}")
+        for command in ("approve", "deny"):
+            screen.note_line(f"  {command_line([command, session.id, call_id], options)}")
+    screen.note_line("and then")
+    screen.note_line(f"  {continuing(session.id, chosen, options)}")
