@@ -5,7 +5,15 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.faults.scenes import agent, assert_accepted, assert_lawful, of_type, results, texts, until
+from tests.faults.scenes import (
+    agent,
+    assert_accepted,
+    assert_lawful,
+    of_type,
+    results,
+    texts,
+    until,
+)
 from turnlog import Message, Session, Source, Text, ToolCall
 from turnlog.testing import Call, Fail
 

@@ -160,7 +160,7 @@ def test_halves_of_a_character_in_a_partial_answer() -> None:
 
 
 def test_between_things() -> None:
-    """A turn without step, a step without answer, an answer without calls."""
+    """A turn without step, a step without request, an answer without calls."""
     author = Author()
     author.begin_turn()
     assert told(author.session.fork(session_id="x").repair()) == []
@@ -168,13 +168,29 @@ def test_between_things() -> None:
     author = Author()
     author.begin_turn()
     author.begin_step()
-    author.request()
     assert told(author.session.repair()) == ["step/end", "turn/end"]
     assert told(asking().session.repair()) == ["step/end", "turn/end"]
     author = asking(ONE)
     author.result(ONE)
     author.end_step()
     assert told(author.session.repair()) == ["turn/end"]
+
+
+def test_a_request_that_nothing_came_of() -> None:
+    """It is accounted for as an attempt of unknown usage; in a fork it is the parent's."""
+    author = Author()
+    author.begin_turn()
+    author.begin_step()
+    author.request()
+    author.fail()
+    author.request(header=False)
+    child = author.session.fork(session_id="x")
+    assert told(list(child.events[author.session.next_seq + 1 :])) == ["step/end", "turn/end"]
+    added = author.session.repair()
+    assert told(added) == ["assistant/attempt", "step/end", "turn/end"]
+    attempt = added[0].data
+    assert (attempt.attempt, attempt.first_seq, attempt.usage) == (2, None, None)
+    assert attempt.failure.code == "interrupted"
 
 
 def test_open_compaction() -> None:
