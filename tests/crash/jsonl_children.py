@@ -1,6 +1,6 @@
 """Forks a child for each line on stdin, which does something to a JSONL store until it is killed.
 
-Lines: `append DIR URL`, `share NUMBER URL`, `post NUMBER URL` start a child; `wait` waits for all
+Lines: `append NAME URL`, `share NAME URL`, `post NAME URL` start a child; `wait` waits for all
 children and answers `gone`. A child says `pid N` first and `ack …` for what a flush acknowledged.
 """
 
@@ -17,7 +17,6 @@ from turnlog.commands import Prompt
 from turnlog.errors import SessionExists, SessionInUse, StaleWriter
 from turnlog.events import SessionHeader
 from turnlog.stores import open_store
-from turnlog.stores.port import Owner
 
 
 def say(text: str) -> None:
@@ -53,8 +52,7 @@ async def share(name: str, url: str) -> None:
                 async with store.session("shared", create=False) as session:
                     session.add_user(name)
                     written = True
-            except SessionInUse as error:
-                assert isinstance(error.owner, Owner | None)
+            except SessionInUse:
                 await anyio.lowlevel.checkpoint()
     say(f"ack {name}")
 
@@ -79,7 +77,7 @@ def main() -> None:
     """Serve the parent until it closes stdin."""
     children: list[int] = []
     for line in sys.stdin:
-        what, *args = line.split()
+        what, name, url = [*line.split(), "", ""][:3]
         if what == "wait":
             for child in children:
                 os.waitpid(child, 0)
@@ -90,7 +88,7 @@ def main() -> None:
         if child == 0:
             os.close(0)
             say(f"pid {os.getpid()}")
-            anyio.run(WHAT[what], *args)
+            anyio.run(WHAT[what], name, url)
             os._exit(0)
         children.append(child)
 

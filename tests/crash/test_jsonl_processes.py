@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import pytest
 
@@ -39,7 +40,7 @@ class Children:
         )
         self.lines: list[str] = []
 
-    def __enter__(self) -> Children:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -55,7 +56,7 @@ class Children:
     def ask(self, line: str) -> None:
         """Start something."""
         assert self._process.stdin is not None
-        print(line, file=self._process.stdin)  # noqa: T201 - a pipe
+        print(line, file=self._process.stdin)
 
     def hear(self) -> str:
         """The next line that a child says."""
@@ -123,8 +124,9 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(tmp_path: Path, option: s
 
 
 async def test_a_stopped_owner_that_wakes_hurts_nothing(tmp_path: Path) -> None:
-    """An owner is stopped anywhere, robbed and woken: it is told, and nothing is lost or doubled."""
+    """An owner is stopped anywhere, robbed and woken: it is told, nothing is lost or doubled."""
     moments = random.Random(1)  # noqa: S311 - not for secrets
+    texts: list[str] = []
     with Children() as children:
         for life in range(STOPS):
             store = JsonlStore(tmp_path)
