@@ -204,11 +204,16 @@ def test_a_takeover_waits_for_a_write(tmp_path: Path) -> None:
     owner = owning(folder)
     taken: list[Tenure] = []
     thief = threading.Thread(target=lambda: taken.append(owning(folder, SECOND, steal=True)))
-    with (folder / "1.jsonl").open("ab") as file, locked(file.fileno(), 1.0) as got:
+    path = folder / "2.jsonl"
+    with (
+        (folder / "1.jsonl").open("ab", buffering=0) as file,
+        locked(file.fileno(), 1.0) as got,
+    ):
         assert got
         thief.start()
-        while not (folder / "2.jsonl").exists():
+        while not path.exists():
             pass
+        assert not any(path.stat().st_size for _ in range(20_000))
         file.write(b"".join(lines(notes(1, 2))))
     thief.join()
     commit(taken[0], notes(3, 1))
