@@ -24,6 +24,7 @@ from turnlog.content import (
     ToolCallDelta,
     Usage,
     UsageChunk,
+    is_blank,
 )
 from turnlog.jsontext import join_surrogates
 
@@ -87,7 +88,7 @@ class Assembly:
         return partial
 
     def blocks(self) -> tuple[Block, ...]:
-        """The answer's blocks; empty text and reasoning left out.
+        """The answer's blocks; text and reasoning that is blank left out.
 
         When the model ran out of tokens, tool calls are dropped: their arguments are cut off.
         """
@@ -96,7 +97,7 @@ class Assembly:
         return tuple(
             block
             for block in found
-            if block is not None and not (cut_off and type(block) is ToolCall)
+            if not is_blank(block) and not (cut_off and type(block) is ToolCall)
         )
 
     def visible(self) -> tuple[Block, ...]:
@@ -108,15 +109,10 @@ class Assembly:
         )
 
     @staticmethod
-    def _block(index: int, partial: _Partial) -> Block | None:
+    def _block(index: int, partial: _Partial) -> Block:
         if partial.block is not None:
-            block = partial.block
-            if isinstance(block, (Text, Reasoning)) and block == type(block)(""):
-                return None
-            return block
+            return partial.block
         text = join_surrogates("".join(partial.pieces))  # halves of a character may meet
         if partial.kind == "tool-call":
             return ToolCall(partial.id or f"call-{index}", partial.name, text)
-        if not text:
-            return None
         return Reasoning(text) if partial.kind == "reasoning" else Text(text)

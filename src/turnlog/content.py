@@ -70,6 +70,17 @@ class ToolCall(Record, frozen=True, tag_field="type", tag="tool-call"):
 Block: TypeAlias = Text | Reasoning | Image | ToolCall | Opaque
 
 
+def is_blank(block: Block) -> bool:
+    """Whether a provider would call the block empty: nothing, or nothing but white space."""
+    if isinstance(block, Text):
+        return not block.text.strip()
+    if isinstance(block, Reasoning):
+        return not (block.text.strip() or block.signature or block.encrypted or block.extra)
+    if isinstance(block, Image):
+        return not (block.data or block.url or block.extra)
+    return False
+
+
 def is_empty(block: Block) -> bool:
     """Whether a text or reasoning block says nothing, not even to its provider."""
     if type(block) is Text:

@@ -1,8 +1,10 @@
 """The agent: a ReAct loop that keeps its session as an event log."""
 
 from turnlog.agent.approval import ApprovalRequest, ask_on_terminal
-from turnlog.agent.loop import AgentBusy, ReactLoopAgent, Turn, TurnResult
+from turnlog.agent.loop import ReactLoopAgent
+from turnlog.agent.results import TurnResult
 from turnlog.agent.tools import InvalidTool, Tool, ToolAborted, tool
+from turnlog.agent.turn import AgentBusy, Turn
 
 __all__ = [
     "AgentBusy",

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Protocol
 
 import anyio
+import msgspec
 
+from turnlog import _ambient
 from turnlog.agent.inbound import Inbound
 from turnlog.agent.state import loop_fold, seqs_range, system_node
 from turnlog.assembly import Assembly
-from turnlog.content import Failure, Message, Source, Text
+from turnlog.content import Block, Failure, Message, Source, Text, ToolCall
 from turnlog.dialects import BodyEncoder
 from turnlog.errors import ModelError
 from turnlog.events import (
     AssistantAttempt,
     AssistantChunk,
     AssistantMessage,
-    Event,
     Header,
     LlmRetry,
     RequestContext,
@@ -28,6 +29,8 @@ from turnlog.events import (
 from turnlog.models.forced_tools import as_tool_call
 from turnlog.models.port import Model
 from turnlog.session import Session
+
+UNNAMED = "unnamed"  # a call whose tool the model did not name: no request can carry it as it is
 
 
 class Backoff(Protocol):
@@ -45,10 +48,17 @@ def backoff(retry: int, failure: Failure) -> float:
     return min(500.0 * 2.0 ** (retry - 1), 30_000.0)
 
 
+class Answer(msgspec.Struct, frozen=True):
+    """An answer as logged; `cut_off` when the model ran out of tokens."""
+
+    message: Message
+    cut_off: bool
+
+
 class Asking:
     """Asks the model on behalf of one turn."""
 
-    def __init__(  # noqa: PLR0913 - its surroundings
+    def __init__(
         self,
         session: Session,
         inbound: Inbound,
@@ -57,7 +67,6 @@ class Asking:
         *,
         retries: int,
         delay: Backoff,
-        new_id: Callable[[], str],
     ) -> None:
         self._session = session
         self._inbound = inbound
@@ -65,7 +74,6 @@ class Asking:
         self._encoder = encoder
         self._retries = retries
         self._delay = delay
-        self._new_id = new_id
 
     def log_header(self, header: Header, turn: int, step: int) -> Header:
         """Log the header when it is not the one in force; returns it as logged.
@@ -96,7 +104,7 @@ class Asking:
         seq, message = node
         if message.text == system or not system:
             return
-        text = Message(self._new_id(), "system", (Text(system),), Source("system-prompt"))
+        text = Message(_ambient.new_id(), "system", (Text(system),), Source("system-prompt"))
         self._session.append(
             "system/message",
             SystemMessage(text, turn, step),
@@ -104,15 +112,16 @@ class Asking:
             source_event_seqs=[seq],
         )
 
-    async def ask(
-        self, header: Header, turn: int, step: int, *, forced: bool = False
-    ) -> Event[AssistantMessage]:
+    async def ask(self, header: Header, turn: int, step: int, *, forced: bool = False) -> Answer:
         """Send the request, log what comes, and return the answer as logged.
 
-        `forced`: the answer is a tool call in the form that `forced_header` asks for.
-
-
         A failed attempt is closed by `assistant/attempt`; what is retryable is tried again.
+
+        Args:
+            header: as `log_header` returned it.
+            turn: the open turn.
+            step: the open step.
+            forced: the answer is a tool call in the form that `forced_header` asks for.
 
         Raises:
             ModelError: the last attempt failed; its `assistant/attempt` is logged.
@@ -134,7 +143,7 @@ class Asking:
 
     async def _attempt(
         self, header: Header, turn: int, step: int, attempt: int, *, forced: bool
-    ) -> Event[AssistantMessage]:
+    ) -> Answer:
         session, model = self._session, self._model
         body = self._encoder.encode(header, session.request_messages())
         session.append(
@@ -142,13 +151,13 @@ class Asking:
             RequestSent("step", body.digest, model.encoder, model.name, turn, step, attempt),
         )
         await self._inbound.flush()  # logged means it may have been sent; unlogged is never sent
-        await self._inbound.room()
         seqs: list[int] = []
         built = Assembly()
         try:
             async with model.stream(body) as stream:
-                chunks = as_tool_call(stream, self._new_id()) if forced else stream
+                chunks = as_tool_call(stream, _ambient.new_id()) if forced else stream
                 async for chunk in chunks:
+                    await self._inbound.room()
                     data = AssistantChunk(turn, step, chunk, attempt)
                     seqs.append(session.append("assistant/chunk", data).seq)
                     built.add(chunk)
@@ -161,13 +170,32 @@ class Asking:
             raise
         extra = None if built.replay_state is None else {"replayState": built.replay_state}
         source = Source("model", model.provider, model.model, extra=extra)
-        message = Message(self._new_id(), "assistant", built.blocks(), source)
-        return session.append(
+        content = tuple(_told_apart(built.blocks()))
+        message = Message(_ambient.new_id(), "assistant", content, source)
+        session.append(
             "assistant/message",
             AssistantMessage(message, turn, step, built.usage),
             surface_op="append",
             source_event_seqs=seqs_range(seqs),
         )
+        return Answer(message, built.finish is not None and built.finish.kind == "max-tokens")
+
+
+def _told_apart(blocks: Iterable[Block]) -> Iterable[Block]:
+    """The blocks, each call with a name and an id that no other call of the answer has.
+
+    Models repeat ids, and a decision about one call must never be taken for another's.
+    """
+    ids: set[str] = set()
+    for number, block in enumerate(blocks):
+        if not isinstance(block, ToolCall):
+            yield block
+            continue
+        call_id = block.id or f"call-{number}"
+        while call_id in ids:
+            call_id = f"{call_id}-{number}"
+        ids.add(call_id)
+        yield msgspec.structs.replace(block, id=call_id, name=block.name or UNNAMED)
 
 
 def _without_system(header: Header) -> Header:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from turnlog.commands import Prompt, Steer
+import msgspec
+
+from turnlog.agent.state import loop_fold
+from turnlog.commands import Approve, Cancel, Command, Deny, Prompt, Steer
 from turnlog.events import InboxAccepted
 from turnlog.records import flatten
 from turnlog.session import Session
 from turnlog.stores.port import Queued
-from turnlog.agent.state import loop_fold
 
 POLL = 0.15  # seconds between looks into the inbox while a turn runs
 
@@ -36,13 +38,28 @@ class Durable(Protocol):
         ...
 
 
+C = TypeVar("C", bound=Command)
+
+
+class Waiting(msgspec.Struct, Generic[C], frozen=True):
+    """A command of a known kind, and its place in the inbox."""
+
+    position: int
+    command: C
+
+
 class Inbound:
-    """Commands that wait for a session; nothing ever waits for one in memory."""
+    """Commands that wait for a session; nothing ever waits for one in memory.
+
+    Attributes:
+        durable: whether the session has an inbox at all.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._durable = session if isinstance(session, Durable) else None
         self._to_accept: list[int] = []
+        self.durable = self._durable is not None
 
     async def flush(self) -> None:
         """Make everything durable, then take accepted commands out of the inbox."""
@@ -62,35 +79,77 @@ class Inbound:
         """Commands that nobody accepted yet, in order of posting."""
         if self._durable is None:
             return []
+        commands = await self._durable.commands()
         accepted = self._session.fold(loop_fold).accepted
         fresh: list[Queued] = []
-        for queued in await self._durable.commands():
-            if queued.command.id in accepted:
-                if queued.position not in self._to_accept:
-                    self._to_accept.append(queued.position)  # a crash came before `accept`
-            else:
+        for queued in commands:
+            if queued.command.id not in accepted:
                 fresh.append(queued)
+            elif queued.position not in self._to_accept:
+                self._to_accept.append(queued.position)  # a crash came before `accept`
         return fresh
 
-    def accept(self, queued: Queued) -> None:
+    async def of(self, *kinds: type[C]) -> list[Waiting[C]]:
+        """Those of some kinds."""
+        return [
+            Waiting(queued.position, queued.command)
+            for queued in await self.waiting()
+            if isinstance(queued.command, kinds)
+        ]
+
+    def accept(self, queued: Queued | Waiting[Any]) -> None:
         """Log that a command was accepted; its effect must be appended right after."""
         command = flatten(queued.command)
         self._session.append("inbox/accepted", InboxAccepted(command))
         self._to_accept.append(queued.position)
 
-    async def next_prompt(self) -> Queued | None:
-        """The prompt that has waited longest."""
-        return next((q for q in await self.waiting() if type(q.command) is Prompt), None)
+    async def next_prompt(self) -> Waiting[Prompt] | None:
+        """The prompt that has waited longest; one that says nothing has no effect."""
+        for queued in await self.of(Prompt):
+            if queued.command.text.strip():
+                return queued
+            self.accept(queued)
+        return None
 
-    async def steering(self, turn: int) -> list[Queued]:
-        """Steering for that turn; steering for another one is accepted without effect."""
-        found: list[Queued] = []
-        for queued in await self.waiting():
-            command = queued.command
-            if type(command) is not Steer:
+    async def steering(self, turn: int) -> list[Waiting[Steer]]:
+        """Steering for that turn; what is for an earlier one, or says nothing, has no effect."""
+        found: list[Waiting[Steer]] = []
+        for queued in await self.of(Steer):
+            steer = queued.command
+            if _is_later(steer, turn):
                 continue
-            if command.turn is None or command.turn == turn:
+            if steer.turn in (None, turn) and steer.text.strip():
                 found.append(queued)
             else:
                 self.accept(queued)
         return found
+
+    async def cancel_of(self, turn: int) -> Cancel | None:
+        """A cancel of that turn; one of an earlier turn has no effect."""
+        for queued in await self.of(Cancel):
+            if _is_later(queued.command, turn):
+                continue
+            self.accept(queued)
+            if queued.command.turn in (None, turn):
+                return queued.command
+        return None
+
+    async def discard_stale(self) -> None:
+        """Before a turn starts: what was meant for one that is over has no effect."""
+        turn = self._session.fold(loop_fold).turn + 1
+        for queued in await self.waiting():
+            if _is_stale(queued.command, turn):
+                self.accept(queued)
+
+
+def _is_later(command: Steer | Cancel, turn: int) -> bool:
+    return command.turn is not None and command.turn > turn
+
+
+def _is_stale(command: Command, turn: int) -> bool:
+    """Whether the command can mean nothing to turn number `turn`, which has not started yet."""
+    if isinstance(command, Cancel):
+        return command.turn is None or command.turn < turn
+    if isinstance(command, Steer):
+        return command.turn is not None and command.turn < turn
+    return isinstance(command, (Approve, Deny))

@@ -1,11 +1,11 @@
-"""What the loop needs to know of the log before it goes on: small folds, all rebuilt from events."""
+"""What the loop needs to know of the log before it goes on: small folds, rebuilt from events."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from turnlog.commands import Command, Prompt, decode_command
+from turnlog.commands import Approve, Command, Deny, Prompt, Steer, decode_command
 from turnlog.content import Message, ToolCall
 from turnlog.events import (
     SEED_END,
@@ -34,9 +34,11 @@ class LoopState:
         step: the number of its last step.
         header, header_is_ours: the last request header, and whether it follows the last seed end.
         accepted: the ids of inbox commands that were accepted.
-        unfinished: an accepted prompt whose message a crash cut off.
+        unfinished: an accepted prompt, or steering, whose message a crash cut off.
+        undone: accepted decisions that a crash cut off before they were logged, by call id.
         late: late results that have not entered as context yet, by seq.
-        asked, decided: approvals after the last seed end; by call id, by approval id.
+        asked: what was asked of open calls since the last seed end, by call id.
+        decided: what was decided since then, by approval id.
     """
 
     def __init__(self) -> None:
@@ -46,7 +48,8 @@ class LoopState:
         self.header: Header | None = None
         self.header_is_ours = False
         self.accepted: set[str] = set()
-        self.unfinished: Prompt | None = None
+        self.unfinished: Prompt | Steer | None = None
+        self.undone: dict[str, Approve | Deny] = {}
         self.late: dict[int, ToolResult] = {}
         self.asked: dict[str, ApprovalAsked] = {}
         self.decided: dict[str, ApprovalDecided] = {}
@@ -84,6 +87,8 @@ class LoopFold:
                 self._accepted(state, event.data)
             case "user/message":
                 state.unfinished = None
+            case "tool/result" if event.surface_op == "append":
+                self._answered(state, event.data)
             case "tool/late-result":
                 data = event.data
                 if isinstance(data, ToolResult):
@@ -98,25 +103,48 @@ class LoopFold:
             case "approval/decided":
                 data = event.data
                 if isinstance(data, ApprovalDecided):
-                    state.decided.setdefault(data.id, data)
+                    self._decided(state, data)
             case _ if event.type == SEED_END:
                 # Nothing before it authorises or executes anything.
                 state.header_is_ours = False
-                state.asked, state.decided, state.late = {}, {}, {}
-                state.unfinished = None
+                state.asked, state.decided, state.undone = {}, {}, {}
+                state.accepted, state.unfinished = set(), None
             case _:
                 pass
         return state
 
     @staticmethod
     def _accepted(state: LoopState, data: object) -> None:
-        if not isinstance(data, InboxAccepted):
+        """Note a command, and the effect that is due: by the rules by which the loop has it."""
+        command = read_command(data) if isinstance(data, InboxAccepted) else None
+        if command is None:
             return
-        command = read_command(data)
-        if command is not None:
-            state.accepted.add(command.id)
-            if type(command) is Prompt:
+        state.accepted.add(command.id)
+        if isinstance(command, Prompt):
+            if command.text.strip():
                 state.unfinished = command
+        elif isinstance(command, Steer):
+            if state.open and command.turn in (None, state.turn) and command.text.strip():
+                state.unfinished = command
+        elif isinstance(command, (Approve, Deny)):
+            asked = state.asked.get(command.call_id)
+            if asked is not None and asked.id not in state.decided:
+                state.undone[command.call_id] = command
+
+    @staticmethod
+    def _answered(state: LoopState, data: object) -> None:
+        """A closed call's id may be used again, by another call."""
+        if isinstance(data, ToolResult):
+            call_id = data.message.tool_call_id or ""
+            state.asked.pop(call_id, None)
+            state.undone.pop(call_id, None)
+
+    @staticmethod
+    def _decided(state: LoopState, data: ApprovalDecided) -> None:
+        state.decided.setdefault(data.id, data)
+        for call_id, asked in state.asked.items():
+            if asked.id == data.id:
+                state.undone.pop(call_id, None)
 
 
 loop_fold = LoopFold()
@@ -130,18 +158,17 @@ def read_command(data: InboxAccepted) -> Command | None:
         return None
 
 
-def open_calls(session: Session) -> tuple[AnyEvent, list[ToolCall]] | None:
-    """The last answer of an open step, and those of its calls that have no result yet."""
-    answered: set[str] = set()
+def open_calls(session: Session) -> list[ToolCall]:
+    """The calls of the open step's answer that have no result yet, in order."""
+    answered: list[str] = []
     for event in reversed(session.events):
         if event.type in ("turn/start", "step/start", "step/end"):
-            return None
+            return []
         if event.type == "tool/result" and isinstance(event.data, ToolResult):
-            answered.add(event.data.message.tool_call_id or "")
+            answered.append(event.data.message.tool_call_id or "")
         elif event.type == "assistant/message" and isinstance(event.data, AssistantMessage):
-            calls = [c for c in event.data.message.tool_calls if c.id not in answered]
-            return (event, calls) if calls else None
-    return None
+            return [call for call in event.data.message.tool_calls if call.id not in answered]
+    return []
 
 
 def system_node(session: Session) -> tuple[int, Message] | None:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_type_hints
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Literal, TypeAlias, TypeGuard, cast, get_type_hints
 
 import msgspec
 
 from turnlog import jsontext
-from turnlog.content import Block, Content, Image, Opaque, Reasoning, Text, ToolCall, blocks
+from turnlog.content import Block, Content, Image, Text, blocks, is_blank
 from turnlog.errors import TurnlogError
 from turnlog.events import ToolSchema
 from turnlog.records import plain
@@ -43,13 +45,14 @@ class Tool:
     """A function that a model may call.
 
     Attributes:
+        is_async: runs here; a plain function runs in a thread, with the caller's context variables.
         exclusive: never runs beside another tool of the same step.
         approve: "always" runs it, "ask" asks a person, "never" refuses; or a function of the
             arguments that returns one of these (or True for always, False for never).
         examples: arguments of worked calls, for models that learn from examples.
     """
 
-    def __init__(  # noqa: PLR0913 - all optional
+    def __init__(
         self,
         function: Callable[..., Any],
         *,
@@ -69,9 +72,12 @@ class Tool:
         self.exclusive = exclusive
         self.approve: Approve = approve
         self.examples = tuple(dict(example) for example in examples)
+        self.is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object that is called
+        )
         self.arguments = _arguments_type(self.name, function)
         self.schema = ToolSchema(
-            self.name, self.description, _schema(self.arguments, parameters)
+            self.name, self.description, _schema(self.name, self.arguments, parameters)
         )
 
     def __repr__(self) -> str:
@@ -148,29 +154,46 @@ def toolbox(tools: Sequence[Tool | Callable[..., Any]]) -> dict[str, Tool]:
 
 
 def as_content(value: Any) -> tuple[Block, ...]:
-    """What a body returned, as content: text and blocks as they are, anything else as JSON."""
-    if isinstance(value, (str, Text, Reasoning, Image, ToolCall, Opaque)):
+    """What a body returned, as content: text and blocks as they are, anything else as JSON.
+
+    Bytes are text, if they are UTF-8. What has no JSON is shown as `str` shows it: the body has
+    run, and a result that is not pretty is no error.
+    """
+    if isinstance(value, (str, Text, Image)):
         content: Content = value
-    elif isinstance(value, (list, tuple)) and value and all(
-        isinstance(item, (Text, Image)) for item in value  # pyright: ignore[reportUnknownVariableType]
-    ):
-        content = value  # pyright: ignore[reportUnknownVariableType]
+    elif _is_content(value):
+        content = value
     elif value is None:
         content = ""
     else:
-        try:
-            content = jsontext.encode(msgspec.to_builtins(plain(value))).decode()
-        except TypeError:
-            content = str(value)
-    return tuple(b for b in blocks(content) if not (type(b) is Text and not b.text)) or (
-        Text(_NO_OUTPUT),
+        content = _shown(value)
+    said = tuple(block for block in blocks(content) if not is_blank(block))
+    return said or (Text(_NO_OUTPUT),)
+
+
+def _is_content(value: Any) -> TypeGuard[Sequence[str | Block]]:
+    """Whether it is a list with a block in it, and nothing but text and blocks."""
+    if not isinstance(value, (list, tuple)):
+        return False
+    items = cast("Sequence[Any]", value)
+    return any(isinstance(item, (Text, Image)) for item in items) and all(
+        isinstance(item, (str, Text, Image)) for item in items
     )
+
+
+def _shown(value: Any) -> str:
+    try:
+        if isinstance(value, (bytes, bytearray)):
+            return value.decode()
+        return jsontext.encode(msgspec.to_builtins(plain(value), str_keys=True)).decode()
+    except Exception:  # noqa: BLE001 - it may be anything
+        return str(value)
 
 
 def _arguments_type(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
     try:
         signature = inspect.signature(function)
-        hints = get_type_hints(function, include_extras=True)
+        hints = _hints(function)
     except (TypeError, ValueError, NameError) as error:
         msg = f"tool {name!r}: cannot read its signature: {error}"
         raise InvalidTool(msg) from None
@@ -179,26 +202,48 @@ def _arguments_type(name: str, function: Callable[..., Any]) -> type[msgspec.Str
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             msg = f"tool {name!r}: *{parameter.name} cannot be described to a model"
             raise InvalidTool(msg)
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            msg = f"tool {name!r}: {parameter.name} is positional only, a model names arguments"
+            raise InvalidTool(msg)
         hint = hints.get(parameter.name, Any)
         if parameter.default is parameter.empty:
             fields.append((parameter.name, hint))
         else:
             fields.append((parameter.name, hint, _default(parameter.default)))
-    return msgspec.defstruct(
-        f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True
+    return msgspec.defstruct(f"{name}_arguments", fields, kw_only=True, forbid_unknown_fields=True)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The hints of the parameters; what the return type is does not matter, nor if it is there."""
+    while isinstance(function, partial):
+        function = function.func
+    function = inspect.unwrap(function)
+    if not inspect.isroutine(function) and not inspect.isclass(function):
+        function = type(function).__call__
+    scope = SimpleNamespace(__annotations__=dict(getattr(function, "__annotations__", {})))
+    scope.__annotations__.pop("return", None)
+    return get_type_hints(
+        scope, globalns=getattr(function, "__globals__", None), include_extras=True
     )
 
 
 def _default(value: Any) -> Any:
     if isinstance(value, (list, dict, set)):
-        return msgspec.field(default_factory=lambda: value.copy())  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType,reportUnknownLambdaType]
+        copy = cast("Callable[[], Any]", value.copy)  # pyright: ignore[reportUnknownMemberType]
+        return msgspec.field(default_factory=copy)
     return value
 
 
-def _schema(arguments: type[msgspec.Struct], described: Mapping[str, str]) -> dict[str, Any]:
-    (_,), components = msgspec.json.schema_components(
-        [arguments], ref_template="#/$defs/{name}"
-    )
+def _schema(
+    name: str, arguments: type[msgspec.Struct], described: Mapping[str, str]
+) -> dict[str, Any]:
+    try:
+        (_,), components = msgspec.json.schema_components(
+            [arguments], ref_template="#/$defs/{name}"
+        )
+    except TypeError as error:
+        msg = f"tool {name!r}: a parameter has no JSON form: {error}"
+        raise InvalidTool(msg) from None
     own = components.pop(arguments.__name__)
     properties = {
         name: {**prop, "description": described[name]} if name in described else prop
@@ -219,7 +264,7 @@ def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
     """The description, and what the `Args:` section says of each parameter."""
     head, _, rest = text.partition("\nArgs:\n")
     described: dict[str, str] = {}
-    current: str | None = None
+    current = ""
     for line in rest.splitlines():
         if line and not line.startswith(" "):
             break

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from turnlog.content import Image, Message, Reasoning, Source, Text, ToolCall
+from turnlog.content import Message, Source, Text, ToolCall, is_blank
 from turnlog.events import AnyEvent
 from turnlog.log import SessionLog
 from turnlog.views.derive import DerivedMessages, Spliced, visible
@@ -133,9 +133,9 @@ class Mender:
             )
             self._note(key, "stray-call", message)
             message = msgspec.structs.replace(message, content=kept)
-        if not any(map(_blank, message.content)):
+        if not any(map(is_blank, message.content)):
             return message
-        kept = tuple(block for block in message.content if not _blank(block))
+        kept = tuple(block for block in message.content if not is_blank(block))
         self._note(key, "empty-block", message)
         return msgspec.structs.replace(message, content=kept)
 
@@ -244,17 +244,6 @@ def mend(messages: MessageList) -> Mender:
     return mender
 
 
-def _blank(block: object) -> bool:
-    """Whether a provider would call the block empty."""
-    if isinstance(block, Text):
-        return not block.text.strip()
-    if isinstance(block, Reasoning):
-        return not (block.text.strip() or block.signature or block.encrypted or block.extra)
-    if isinstance(block, Image):
-        return not (block.data or block.url or block.extra)
-    return False
-
-
 def _stray(message: Message, call: ToolCall) -> bool:
     """Whether no provider would take the call as one."""
     return message.role != "assistant" or not (call.id and call.name)
@@ -264,7 +253,7 @@ def _untidy(message: Message | None) -> bool:
     """Whether a message needs more than to be put in its place."""
     if message is None:
         return False
-    return not message.content or bool(message.tool_calls) or any(map(_blank, message.content))
+    return not message.content or bool(message.tool_calls) or any(map(is_blank, message.content))
 
 
 def _balanced(messages: list[Message]) -> bool:
