@@ -79,8 +79,7 @@ def bodies(session: Session, at: int | None = None, instruction: str | None = No
     """The request that would be sent after event `at`, in every dialect."""
     messages = session.request_messages(at)
     return [
-        encoder(name).encode(_header(name), messages, instruction=instruction)
-        for name in ENCODERS
+        encoder(name).encode(_header(name), messages, instruction=instruction) for name in ENCODERS
     ]
 
 

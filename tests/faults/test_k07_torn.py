@@ -30,9 +30,7 @@ async def filled(folder: Path, messages: int) -> Path:
                 "source": {"kind": "user"},
             }
             cited = [i - 1] if i else None
-            session.append(
-                "user/message", message, surface_op="append", source_event_seqs=cited
-            )
+            session.append("user/message", message, surface_op="append", source_event_seqs=cited)
     (path,) = (folder / "s").glob("*.jsonl")
     return path
 

@@ -40,6 +40,11 @@ def log(count: int) -> list[dict[str, Any]]:
     return [event.to_dict() for event in session.events]
 
 
+def with_plugin(url: str) -> None:
+    """Let a process that has the plugin write session "s", and fork it."""
+    subprocess.run([sys.executable, "-c", PLUGIN, url], check=True)
+
+
 async def stored(folder: Path, events: list[dict[str, Any]]) -> str:
     """A store whose session "s" has these events, as some other version wrote them."""
     async with open_store(f"jsonl:{folder}") as store, store.session("s"):
@@ -54,19 +59,19 @@ async def stored(folder: Path, events: list[dict[str, Any]]) -> str:
 async def test_a_kind_that_nobody_knows_is_kept_and_skipped(
     tmp_path: Path, mark: dict[str, bool]
 ) -> None:
-    """At seq 381 of a log it bricks nothing, is given back as it was, and is reported unless marked."""
+    """At seq 381 it bricks nothing, is given back as it was, and is reported unless marked."""
     events = log(500)
-    events[381] = {
-        "type": "x/unknown", "seq": 381, "time": 5, "data": {"deep": [1, None]}, **mark
-    }
-    async with open_store(await stored(tmp_path, events)) as store:
-        async with store.session("s") as session:
-            assert session.damage == ()
-            assert session.event_at(381).to_dict() == events[381]
-            assert session.unknown_types == ({} if mark else {"x/unknown": 1})
-            assert len(texts(session)) == 499
-            assert (await agent(["on"]).run(session, "go on")).text == "on"
-            assert_lawful(session)
+    events[381] = {"type": "x/unknown", "seq": 381, "time": 5, "data": {"deep": [1, None]}, **mark}
+    async with (
+        open_store(await stored(tmp_path, events)) as store,
+        store.session("s") as session,
+    ):
+        assert session.damage == ()
+        assert session.event_at(381).to_dict() == events[381]
+        assert session.unknown_types == ({} if mark else {"x/unknown": 1})
+        assert len(texts(session)) == 499
+        assert (await agent(["on"]).run(session, "go on")).text == "on"
+        assert_lawful(session)
 
 
 async def test_a_session_and_its_fork_open_without_the_plugin_that_wrote_into_them(
@@ -74,7 +79,7 @@ async def test_a_session_and_its_fork_open_without_the_plugin_that_wrote_into_th
 ) -> None:
     """A plugin's own kind is no obstacle where the plugin is not installed."""
     url = f"jsonl:{tmp_path}"
-    subprocess.run([sys.executable, "-c", PLUGIN, url], check=True)
+    with_plugin(url)
     async with open_store(url) as store:
         for session_id, said in (("s", ["before", "after"]), ("fork", ["before"])):
             async with store.session(session_id) as session:
@@ -100,17 +105,19 @@ async def test_a_few_foreign_kinds_among_many_events_hide_none(tmp_path: Path) -
 
 
 async def test_fields_that_a_newer_version_added_are_kept(tmp_path: Path) -> None:
-    """Unknown keys of envelopes, payloads, messages and blocks come through a newer version's log."""
+    """Unknown keys of envelopes, payloads, messages and blocks of a newer version stay."""
     events = log(3)
     events[1]["newEnvelopeKey"] = 1
     events[1]["data"]["newKey"] = {"a": [1]}
     events[1]["data"]["content"][0]["newBlockKey"] = None
     events[2]["data"]["content"].append({"type": "hologram", "rays": 7})
-    async with open_store(await stored(tmp_path, events)) as store:
-        async with store.session("s") as session:
-            assert [event.to_dict() for event in session.events] == events
-            assert len(texts(session)) == 3
-            assert_accepted(session)
+    async with (
+        open_store(await stored(tmp_path, events)) as store,
+        store.session("s") as session,
+    ):
+        assert [event.to_dict() for event in session.events] == events
+        assert len(texts(session)) == 3
+        assert_accepted(session)
 
 
 @pytest.mark.parametrize("data", [{}, None, [], "text", {"turn": "one"}])
@@ -154,9 +161,11 @@ async def test_a_compaction_of_another_version_still_compacts(tmp_path: Path) ->
     for event in events:
         if event["type"].startswith("compaction/"):
             event["data"] = {"id": "old", "tokensRemoved": -12, "kept": [0]}
-    async with open_store(await stored(tmp_path, events)) as store:
-        async with store.session("s") as session:
-            assert texts(session) == expected == ["the old summary", "message 3"]
-            assert session.damage == ()
-            await agent(["on"]).run(session, "go on")
-            assert_accepted(session)
+    async with (
+        open_store(await stored(tmp_path, events)) as store,
+        store.session("s") as session,
+    ):
+        assert texts(session) == expected == ["the old summary", "message 3"]
+        assert session.damage == ()
+        await agent(["on"]).run(session, "go on")
+        assert_accepted(session)
