@@ -1,5 +1,7 @@
 """What every test stands on: no network, deterministic property tests, the corpus of real sessions.
 
+Whatever sessions a test runs agents on, their requests must extend each other's prefix.
+
 Environment: `TURNLOG_SHARED` is the folder that holds `corpus/` (by default `shared`, beside the
 checkout); with `TURNLOG_REQUIRE_CORPUS=1` a missing corpus fails the tests that need it instead of
 skipping them.
@@ -11,8 +13,9 @@ import ipaddress
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -102,3 +105,27 @@ def corpus() -> Path:
             pytest.fail(reason)
         pytest.skip(reason)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _requests_extend_each_other(  # pyright: ignore[reportUnusedFunction]
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[None]:
+    """Of every session that an agent ran on, each step request extends the one before it."""
+    loop: Any = sys.modules.get("turnlog.agent.loop")
+    if loop is None:  # the test's module uses no agent
+        yield
+        return
+    from tests.prefixes import broken_prefixes  # noqa: PLC0415 - only where there are agents
+
+    ran: dict[int, Any] = {}
+    stream = loop.ReactLoopAgent.stream
+
+    def remember(agent: Any, session: Any, *args: Any, **options: Any) -> Any:
+        ran[id(session)] = session
+        return stream(agent, session, *args, **options)
+
+    monkeypatch.setattr(loop.ReactLoopAgent, "stream", remember)
+    yield
+    for session in ran.values():
+        assert broken_prefixes(session) == []

@@ -185,7 +185,7 @@ def _shown(value: Any) -> str:
     try:
         if isinstance(value, (bytes, bytearray)):
             return value.decode()
-        return jsontext.encode(msgspec.to_builtins(plain(value), str_keys=True)).decode()
+        return jsontext.admit(msgspec.to_builtins(plain(value), str_keys=True)).decode()
     except Exception:  # noqa: BLE001 - it may be anything
         return str(value)
 
