@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 import uuid
+from time import time_ns
 
 
 def clock() -> int:
     """Epoch milliseconds."""
-    return time.time_ns() // 1_000_000
+    return time_ns() // 1_000_000
 
 
 def new_id() -> str:

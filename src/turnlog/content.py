@@ -12,13 +12,17 @@ not know are `Opaque`. On the wire names are camelCase and a block carries its `
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
+from turnlog.jsontext import INT_MAX, INT_MIN
 from turnlog.records import EXTRA, Opaque, Record
 
 Extra: TypeAlias = dict[str, Any] | None
+#: What an integer may be; a Python `int` that is read or admitted as anything else is refused.
+Int: TypeAlias = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
+Milliseconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=2**53)]
 
 
 def extra_field() -> Any:
@@ -178,11 +182,11 @@ class Usage(Record, frozen=True):
     was reasoning.
     """
 
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
+    input_tokens: Int | None = None
+    output_tokens: Int | None = None
+    cache_read_tokens: Int | None = None
+    cache_write_tokens: Int | None = None
+    reasoning_tokens: Int | None = None
     extra: Extra = extra_field()
 
 
@@ -193,7 +197,7 @@ class BlockStart(Record, frozen=True, tag_field="type", tag="block-start"):
     """A block of `block_type` begins at `index`."""
 
     type: ClassVar[Literal["block-start"]] = "block-start"
-    index: int
+    index: Int
     block_type: str
     extra: Extra = extra_field()
 
@@ -202,7 +206,7 @@ class TextDelta(Record, frozen=True, tag_field="type", tag="text-delta"):
     """More text of the block at `index`."""
 
     type: ClassVar[Literal["text-delta"]] = "text-delta"
-    index: int
+    index: Int
     text: str
     extra: Extra = extra_field()
 
@@ -211,7 +215,7 @@ class ReasoningDelta(Record, frozen=True, tag_field="type", tag="reasoning-delta
     """More reasoning of the block at `index`."""
 
     type: ClassVar[Literal["reasoning-delta"]] = "reasoning-delta"
-    index: int
+    index: Int
     text: str
     extra: Extra = extra_field()
 
@@ -220,7 +224,7 @@ class ToolCallDelta(Record, frozen=True, tag_field="type", tag="tool-call-delta"
     """More of the tool call at `index`; `id` and `name` may come once or every time."""
 
     type: ClassVar[Literal["tool-call-delta"]] = "tool-call-delta"
-    index: int
+    index: Int
     id: str = ""
     name: str | None = None
     arguments_delta: str = ""
@@ -231,7 +235,7 @@ class BlockEnd(Record, frozen=True, tag_field="type", tag="block-end"):
     """The block at `index` is complete; `block` is authoritative."""
 
     type: ClassVar[Literal["block-end"]] = "block-end"
-    index: int
+    index: Int
     block: Block
     extra: Extra = extra_field()
 
@@ -249,8 +253,8 @@ class Failure(Record, frozen=True):
 
     message: str
     code: str
-    status: int | None = None
-    provider_retry_after_ms: float | None = None
+    status: Int | None = None
+    provider_retry_after_ms: Milliseconds | None = None
     request_id: str | None = None
     extra: Extra = extra_field()
 

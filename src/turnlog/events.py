@@ -17,6 +17,7 @@ from turnlog.content import (
     Chunk,
     Extra,
     Failure,
+    Int,
     Message,
     Source,
     Usage,
@@ -35,7 +36,7 @@ VERSION: Final = 0
 class TurnStart(Record, frozen=True):
     """`turn/start`: turns count from 1."""
 
-    turn: int
+    turn: Int
     extra: Extra = extra_field()
 
 
@@ -55,7 +56,7 @@ class EndReason(Record, frozen=True):
 class TurnEnd(Record, frozen=True):
     """`turn/end`."""
 
-    turn: int
+    turn: Int
     reason: EndReason
     extra: Extra = extra_field()
 
@@ -63,16 +64,16 @@ class TurnEnd(Record, frozen=True):
 class StepStart(Record, frozen=True):
     """`step/start`: steps count from 1 within their turn."""
 
-    turn: int
-    step: int
+    turn: Int
+    step: Int
     extra: Extra = extra_field()
 
 
 class StepEnd(Record, frozen=True):
     """`step/end`."""
 
-    turn: int
-    step: int
+    turn: Int
+    step: Int
     extra: Extra = extra_field()
 
 
@@ -90,8 +91,8 @@ class AssistantMessage(Record, frozen=True):
     """`assistant/message`: one model answer; `interrupted` when it was cut off."""
 
     message: Message
-    turn: int | None = None
-    step: int | None = None
+    turn: Int | None = None
+    step: Int | None = None
     usage: Usage | None = None
     interrupted: bool | None = None
     extra: Extra = extra_field()
@@ -109,8 +110,8 @@ class ToolResult(Record, frozen=True):
     """`tool/result`, `tool/settled` and `tool/late-result`: a role "tool" message."""
 
     message: Message
-    turn: int | None = None
-    step: int | None = None
+    turn: Int | None = None
+    step: Int | None = None
     error: ToolError | None = None
     meta: Any = None
     extra: Extra = extra_field()
@@ -120,9 +121,9 @@ class SystemMessage(Record, frozen=True):
     """`system/message` and `developer/message`, which imported logs carry."""
 
     message: Message
-    turn: int | None = None
-    step: int | None = None
-    header_seq: int | None = None
+    turn: Int | None = None
+    step: Int | None = None
+    header_seq: Int | None = None
     extra: Extra = extra_field()
 
 
@@ -132,10 +133,10 @@ class SystemMessage(Record, frozen=True):
 class AssistantChunk(Record, frozen=True):
     """`assistant/chunk`: one piece of a stream; `attempt` counts from 1 within the step."""
 
-    turn: int
-    step: int
+    turn: Int
+    step: Int
     chunk: Chunk
-    attempt: int = 1
+    attempt: Int = 1
     extra: Extra = extra_field()
 
 
@@ -145,11 +146,11 @@ class AssistantAttempt(Record, frozen=True):
     `first_seq` … `last_seq` are its chunks, absent when there were none.
     """
 
-    turn: int
-    step: int
-    attempt: int = 1
-    first_seq: int | None = None
-    last_seq: int | None = None
+    turn: Int
+    step: Int
+    attempt: Int = 1
+    first_seq: Int | None = None
+    last_seq: Int | None = None
     failure: Failure | None = None
     usage: Usage | None = None
     extra: Extra = extra_field()
@@ -161,8 +162,8 @@ class ToolCallStart(Record, frozen=True):
     call_id: str
     name: str
     arguments: str
-    turn: int | None = None
-    step: int | None = None
+    turn: Int | None = None
+    step: Int | None = None
     extra: Extra = extra_field()
 
 
@@ -185,7 +186,7 @@ class ModelConfig(Record, frozen=True):
     model: str
     reasoning_effort: str | None = None
     temperature: float | None = None
-    max_tokens: int | None = None
+    max_tokens: Int | None = None
     stop: tuple[str, ...] | None = None
     tool_choice: str | None = None
     extra: Extra = extra_field()
@@ -219,9 +220,9 @@ class RequestSent(Record, frozen=True):
     digest: str
     encoder: str
     model: str
-    turn: int | None = None
-    step: int | None = None
-    attempt: int = 1
+    turn: Int | None = None
+    step: Int | None = None
+    attempt: Int = 1
     instruction: str | None = None
     extra: Extra = extra_field()
 
@@ -231,19 +232,19 @@ class RequestContext(Record, frozen=True):
 
     provider: str
     model: str
-    context_window: int | None = None
+    context_window: Int | None = None
     extra: Extra = extra_field()
 
 
 class LlmRetry(Record, frozen=True):
     """`llm/retry`: a failed attempt is tried again after `delay_ms`."""
 
-    turn: int
-    step: int
-    retry: int
+    turn: Int
+    step: Int
+    retry: Int
     delay_ms: float
     failure: Failure
-    max_retries: int | None = None
+    max_retries: Int | None = None
     extra: Extra = extra_field()
 
 
@@ -251,7 +252,7 @@ class CompactionStart(Record, frozen=True):
     """`compaction/start`: opens the bracket that is the lock."""
 
     compaction_id: str
-    turn: int | None = None
+    turn: Int | None = None
     extra: Extra = extra_field()
 
 
@@ -260,7 +261,7 @@ class CompactionSummary(Record, frozen=True):
 
     compaction_id: str
     summary: tuple[Any, ...] | None = None
-    shadowed_seqs: tuple[int, ...] | None = None
+    shadowed_seqs: tuple[Int, ...] | None = None
     usage: Usage | None = None
     extra: Extra = extra_field()
 
@@ -269,7 +270,7 @@ class CompactionEnd(Record, frozen=True):
     """`compaction/end`: closes the bracket, with `error` if it failed."""
 
     compaction_id: str
-    turn: int | None = None
+    turn: Int | None = None
     error: Any = None
     extra: Extra = extra_field()
 
@@ -277,7 +278,7 @@ class CompactionEnd(Record, frozen=True):
 class CompactionPrune(Record, frozen=True):
     """`compaction/prune`: a tool result is about to be replaced by a shorter one."""
 
-    shadowed_seqs: tuple[int, ...]
+    shadowed_seqs: tuple[Int, ...]
     extra: Extra = extra_field()
 
 
@@ -285,7 +286,7 @@ class ContextPin(Record, frozen=True):
     """`context/pin`: the content of the event `seq` survives every compaction."""
 
     pin_id: str
-    seq: int
+    seq: Int
     extra: Extra = extra_field()
 
 
@@ -304,7 +305,7 @@ class ApprovalAsked(Record, frozen=True):
     call_id: str | None = None
     arguments: str | None = None
     reason: str | None = None
-    turn: int | None = None
+    turn: Int | None = None
     extra: Extra = extra_field()
 
 
@@ -328,7 +329,7 @@ class SessionTitle(Record, frozen=True):
     """`session/title`: `source` says whether a person, a model or a rule made it."""
 
     title: str
-    message_seqs: tuple[int, ...] = ()
+    message_seqs: tuple[Int, ...] = ()
     source: Source = Source("fallback")
     extra: Extra = extra_field()
 
@@ -351,7 +352,7 @@ class DamageAcknowledged(Record, frozen=True):
 class SessionErased(Record, frozen=True):
     """`session/erased`: which payloads were removed, and why."""
 
-    seqs: tuple[int, ...]
+    seqs: tuple[Int, ...]
     reason: str
     extra: Extra = extra_field()
 
@@ -361,6 +362,7 @@ class SessionErased(Record, frozen=True):
 SEED_END: Final = "session/end-seed"
 
 
+_OBJECT: Final = ord("{")  # with which every typed payload begins
 _MESSAGE_PAYLOADS: Final = frozenset({Message, AssistantMessage, ToolResult, SystemMessage})
 
 
@@ -372,17 +374,24 @@ class EventType:
         surface: a message type, which must carry `surface_op`.
         seq_fields: dotted wire paths of payload fields that hold seqs (`message.seqs`).
         codec: reads and admits typed payloads; None means plain JSON.
-        free: the payload has parts of any shape, so integers and depth are checked.
+        free: a byte that the payload's JSON contains when it has parts of any shape, so that
+            integers and depth must be checked; None when there are never such parts.
         has_message: the payload is a message, or carries one.
         tracks_calls: a `tool/result` will have to cite events of this type.
+        admit: `admit(data, seq)` gives the bytes of a payload, and its typed snapshot. It raises a
+            PayloadError: not JSON, not this type's shape, too large, too deep.
+        read: `read(raw)` is the payload as this type's struct, or plain JSON when it does not have
+            that shape. It and `admit` are made once, not bound anew for every event.
     """
 
     __slots__ = (
+        "admit",
         "codec",
         "free",
         "has_message",
         "name",
         "payload",
+        "read",
         "seq_fields",
         "surface",
         "tracks_calls",
@@ -395,7 +404,7 @@ class EventType:
         *,
         surface: bool = False,
         seq_fields: Sequence[str] = (),
-        free: bool = True,
+        free: int | None = _OBJECT,
     ) -> None:
         self.name = name
         self.payload = payload
@@ -405,23 +414,18 @@ class EventType:
         self.free = free
         self.has_message = payload in _MESSAGE_PAYLOADS
         self.tracks_calls = name in ("tool/call", "tool/settled")
+        self.admit: Callable[[Any, int], tuple[bytes, Any]] = self._admit
+        if self.codec is not None:
+            self.admit = self.codec.admission(free, self._admit)
+        self.read: Reading = self._read
 
     def __repr__(self) -> str:
         return f"EventType({self.name!r})"
 
-    def admit(self, data: Any, seq: int) -> tuple[bytes, Any]:
-        """The bytes of a payload, and its typed snapshot.
-
-        Raises:
-            PayloadError: not JSON, not this type's shape, too large, too deep.
-        """
+    def _admit(self, data: Any, seq: int) -> tuple[bytes, Any]:
         codec = self.codec
         if codec is not None and type(data) is self.payload:
-            admitted = codec.admit(data, seq)
-            raw = admitted[0]
-            if len(raw) > jsontext.MAX_BYTES or (self.free and jsontext.suspicious(raw)):
-                jsontext.check_bytes(raw, seq=seq)
-            return admitted
+            return codec.admit(data, seq)
         if isinstance(data, msgspec.Struct):
             if codec is not None:
                 msg = f"expected {codec.cls.__name__} or a dict, got {type(data).__name__}"
@@ -435,8 +439,7 @@ class EventType:
         except msgspec.ValidationError as error:
             raise InvalidPayload(f"{self.name}: {error}", seq=seq, value=data) from None
 
-    def read(self, raw: bytes) -> Any:
-        """The payload as this type's struct, or plain JSON when it does not have that shape."""
+    def _read(self, raw: bytes) -> Any:
         if self.codec is not None:
             try:
                 return self.codec.decode(raw)
@@ -447,41 +450,43 @@ class EventType:
 
 def _core() -> Iterable[EventType]:
     message, log = True, False
+    some, none = _OBJECT, None  # parts of any shape
+    replay = ord("S")  # of `replayState`, the only such part of a chunk
     # name, payload, surface-eligible, free-form parts, fields with seqs
-    rows: list[tuple[str, type[Any], bool, bool, tuple[str, ...]]] = [
-        ("turn/start", TurnStart, log, False, ()),
-        ("turn/end", TurnEnd, log, True, ()),
-        ("step/start", StepStart, log, False, ()),
-        ("step/end", StepEnd, log, False, ()),
-        (SEED_END, EndSeed, log, False, ()),
-        ("user/message", Message, message, False, ()),
-        ("context/message", Message, message, False, ()),
-        ("assistant/message", AssistantMessage, message, False, ()),
-        ("tool/result", ToolResult, message, True, ()),
-        ("system/message", SystemMessage, message, False, ()),
-        ("developer/message", SystemMessage, message, False, ("headerSeq",)),
-        ("assistant/chunk", AssistantChunk, log, False, ()),
-        ("assistant/attempt", AssistantAttempt, log, False, ("firstSeq", "lastSeq")),
-        ("tool/call", ToolCallStart, log, False, ()),
-        ("tool/settled", ToolResult, log, True, ()),
-        ("tool/late-result", ToolResult, log, True, ()),
-        ("request/header", RequestHeader, log, True, ()),
-        ("request/sent", RequestSent, log, False, ()),
-        ("request/context", RequestContext, log, False, ()),
-        ("llm/retry", LlmRetry, log, False, ()),
-        ("compaction/start", CompactionStart, log, False, ()),
-        ("compaction/summary", CompactionSummary, log, True, ("shadowedSeqs",)),
-        ("compaction/end", CompactionEnd, log, True, ()),
-        ("compaction/prune", CompactionPrune, log, False, ("shadowedSeqs",)),
-        ("context/pin", ContextPin, log, False, ("seq",)),
-        ("context/unpin", ContextUnpin, log, False, ()),
-        ("approval/asked", ApprovalAsked, log, False, ()),
-        ("approval/decided", ApprovalDecided, log, False, ()),
-        ("inbox/accepted", InboxAccepted, log, True, ()),
-        ("session/title", SessionTitle, log, False, ("messageSeqs",)),
-        ("session/linked", SessionLinked, log, False, ()),
-        ("session/damage-acknowledged", DamageAcknowledged, log, True, ()),
-        ("session/erased", SessionErased, log, False, ("seqs",)),
+    rows: list[tuple[str, type[Any], bool, int | None, tuple[str, ...]]] = [
+        ("turn/start", TurnStart, log, none, ()),
+        ("turn/end", TurnEnd, log, some, ()),
+        ("step/start", StepStart, log, none, ()),
+        ("step/end", StepEnd, log, none, ()),
+        (SEED_END, EndSeed, log, none, ()),
+        ("user/message", Message, message, none, ()),
+        ("context/message", Message, message, none, ()),
+        ("assistant/message", AssistantMessage, message, none, ()),
+        ("tool/result", ToolResult, message, some, ()),
+        ("system/message", SystemMessage, message, none, ()),
+        ("developer/message", SystemMessage, message, none, ("headerSeq",)),
+        ("assistant/chunk", AssistantChunk, log, replay, ()),
+        ("assistant/attempt", AssistantAttempt, log, some, ("firstSeq", "lastSeq")),
+        ("tool/call", ToolCallStart, log, none, ()),
+        ("tool/settled", ToolResult, log, some, ()),
+        ("tool/late-result", ToolResult, log, some, ()),
+        ("request/header", RequestHeader, log, some, ()),
+        ("request/sent", RequestSent, log, none, ()),
+        ("request/context", RequestContext, log, none, ()),
+        ("llm/retry", LlmRetry, log, some, ()),
+        ("compaction/start", CompactionStart, log, none, ()),
+        ("compaction/summary", CompactionSummary, log, some, ("shadowedSeqs",)),
+        ("compaction/end", CompactionEnd, log, some, ()),
+        ("compaction/prune", CompactionPrune, log, none, ("shadowedSeqs",)),
+        ("context/pin", ContextPin, log, none, ("seq",)),
+        ("context/unpin", ContextUnpin, log, none, ()),
+        ("approval/asked", ApprovalAsked, log, none, ()),
+        ("approval/decided", ApprovalDecided, log, none, ()),
+        ("inbox/accepted", InboxAccepted, log, some, ()),
+        ("session/title", SessionTitle, log, none, ("messageSeqs",)),
+        ("session/linked", SessionLinked, log, none, ()),
+        ("session/damage-acknowledged", DamageAcknowledged, log, some, ()),
+        ("session/erased", SessionErased, log, none, ("seqs",)),
     ]
     for name, payload, surface, free, seq_fields in rows:
         yield EventType(name, payload, surface=surface, free=free, seq_fields=seq_fields)
@@ -730,13 +735,13 @@ class SessionHeader(Record, frozen=True):
     format: ClassVar[str] = FORMAT
 
     id: str
-    created_at: int
-    version: int = VERSION
+    created_at: Int
+    version: Int = VERSION
     cwd: str | None = None
     parent_session: str | None = None
-    seed_length: int | None = None
+    seed_length: Int | None = None
     source_format: str | None = None
-    source_length: int | None = None
+    source_length: Int | None = None
     source: dict[str, Any] | None = None
     source_damage: tuple[dict[str, Any], ...] | None = None
     extra: Extra = extra_field()

@@ -56,8 +56,9 @@ from turnlog.surface import Replacement, Surface
 from turnlog.upcasts import reread
 
 _INT = {int}
-_TIME_LIMIT = 2**63
-# Appended without citing anything, these break no rule of surface or provenance.
+_EARLIEST, _LATEST = jsontext.INT_MIN, jsontext.INT_MAX
+# Appended without citing anything, these break no rule of surface or provenance, and while no call
+# is open there is nothing else to do.
 _PLAIN_MESSAGES = frozenset({"user/message", "context/message", "assistant/message"})
 _seq_of = attrgetter("seq")
 
@@ -203,7 +204,7 @@ class SessionLog:
             AdmissionError: it breaks a rule; nothing changed.
         """
         seq = self.next_seq
-        if type(time) is not int or not -_TIME_LIMIT < time < _TIME_LIMIT:
+        if type(time) is not int or not _EARLIEST <= time <= _LATEST:
             msg = f"expected the clock to give epoch milliseconds, got {time!r}"
             raise InvalidEnvelope(msg, seq=seq, value=time)
         kind = EVENT_TYPES.get(type_name)
@@ -217,9 +218,8 @@ class SessionLog:
                     msg = f"{type_name}: a {block.type} block is empty; leave it out"
                     raise EmptyBlock(msg, seq=seq, value=block)
         if surface_op is None and source_event_seqs is None and not kind.surface:
-            event: AnyEvent = Event(
-                type_name, seq, time, raw, None, None, False, None, kind.read, snapshot
-            )
+            # Its data is read again if anyone asks: few do, and chunks are many.
+            event: AnyEvent = Event(type_name, seq, time, raw, None, None, False, None, kind.read)
             if commit is not None:
                 commit(event)
             self._events.append(event)
@@ -227,19 +227,28 @@ class SessionLog:
             if kind.tracks_calls:
                 self._track(event)
             return event
-        op = (
-            surface_op
-            if surface_op is None or surface_op == "append"
-            else _read_op(surface_op, seq)
-        )
+        if (
+            surface_op == "append"
+            and source_event_seqs is None
+            and type_name in _PLAIN_MESSAGES
+            and not self._calls
+        ):
+            event = Event(
+                type_name, seq, time, raw, "append", None, False, None, kind.read, snapshot
+            )
+            if commit is not None:
+                commit(event)
+            self._events.append(event)
+            self.next_seq = seq + 1
+            self.messages.append(event)
+            self.surface.append(seq)
+            return event
+        op = None if surface_op is None else _read_op(surface_op, seq)
         cited = None if source_event_seqs is None else _read_seqs(source_event_seqs, seq)
         event = Event(type_name, seq, time, raw, op, cited, False, None, kind.read, snapshot)
-        if op == "append" and cited is None and type_name in _PLAIN_MESSAGES:
-            planned = None
-        else:
-            if cited is not None:
-                self._check_exists(event, cited)
-            planned = self._check(event, kind, tolerant=False)
+        if cited is not None:
+            self._check_exists(event, cited)
+        planned = self._check(event, kind, tolerant=False)
         if commit is not None:
             commit(event)
         self._add(event, planned)
@@ -465,6 +474,8 @@ def _without_content(event: AnyEvent) -> Any:
 def _read_op(op: Any, seq: int | None) -> SurfaceOp:
     start: Any
     end: Any
+    if op == "append":
+        return "append"
     if type(op) is Replace:
         start, end = op.start, op.end
     elif is_object(op) and op.keys() == {"op", "start", "end"} and op["op"] == "replace":
@@ -525,7 +536,7 @@ def make_event(  # noqa: PLR0913 - an envelope has this many fields
     if ignorable is not True and ignorable is not False:
         msg = f"expected ignorable to be true or absent, got {ignorable!r}"
         raise InvalidEnvelope(msg, seq=at, value=ignorable)
-    op = surface_op if surface_op is None or surface_op == "append" else _read_op(surface_op, at)
+    op = None if surface_op is None else _read_op(surface_op, at)
     cited = None if source_event_seqs is None else _read_seqs(source_event_seqs, at)
     if reading is None:
         kind = event_type(type_name)

@@ -23,8 +23,9 @@ from turnlog.jsontext import is_array, is_object
 # DEL begins both names, for a payload without it is told apart by one look for one byte.
 EXTRA = "\x7fextra"
 OPAQUE = "\x7fopaque"
-_MARK = b"\x7f"
+_DEL = 0x7F  # looked for as a number: for bytes the interpreter first tries something else
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 class FrozenDict(dict[str, Any]):
@@ -115,7 +116,7 @@ class Opaque(Record, frozen=True, tag_field="type", tag=OPAQUE):
 def encode(record: Any) -> bytes:
     """A record (or any structure of records) as JSON bytes, unknown fields at their place."""
     raw = jsontext.encode(record)
-    return jsontext.encode(flatten(record)) if _MARK in raw else raw
+    return jsontext.encode(flatten(record)) if _DEL in raw else raw
 
 
 def flatten(record: Any) -> Any:
@@ -158,35 +159,53 @@ R = TypeVar("R")
 class Codec(Generic[R]):
     """Encodes and decodes one record type, `cls`, losslessly."""
 
-    __slots__ = ("_fast", "admit", "cls")
+    __slots__ = ("_fast", "cls")
 
     def __init__(self, cls: type[R]) -> None:
         self.cls = cls
         self._fast = msgspec.json.Decoder(cls).decode
-        self.admit = self._admission()
 
-    def _admission(self) -> Callable[[R, int | None], tuple[bytes, R]]:
-        """`admit(record, seq)`: the bytes of a record, and the private snapshot decoded from them.
+    def admission(
+        self, free: int | None, otherwise: Callable[[Any, int], tuple[bytes, R]]
+    ) -> Callable[[Any, int], tuple[bytes, R]]:
+        """`admit(data, seq)`: the bytes of a record or dict, and the snapshot decoded from them.
 
-        A closure, because this runs for every append. It raises:
-            InvalidPayload: a field holds the wrong type.
-            NotJson: the record does not survive the way to JSON and back (NaN, tuples …).
+        One closure of one call to C after another, because this runs for every append; what is
+        not plainly right is for `otherwise` to judge.
+
+        Args:
+            free: a byte that the JSON contains if it has parts of any shape, whose integers and
+                depth have to be looked at; None when there are never such parts.
+            otherwise: as `admit`, slowly, with errors that name what is wrong.
         """
-        write, read, slowly = _encode, self._fast, self._admit_slowly
+        cls, write, read, plain = self.cls, _encode, self._fast, _decode
+        most, suspicious = jsontext.MAX_BYTES, jsontext.suspicious
 
-        def admit(record: R, seq: int | None = None) -> tuple[bytes, R]:
+        def admit(data: Any, seq: int) -> tuple[bytes, R]:
             try:
-                raw = write(record)
+                raw = write(data)
                 snapshot = read(raw)
-                if snapshot == record and _MARK not in raw:
+                if (
+                    (snapshot if type(data) is cls else plain(raw)) == data
+                    and _DEL not in raw
+                    and (free is None or free not in raw or not suspicious(raw))
+                    and len(raw) <= most
+                ):
                     return raw, snapshot
             except Exception:  # noqa: BLE001, S110 - whatever the codec disliked, the walk names it
                 pass
-            return slowly(record, seq)
+            return otherwise(data, seq)
 
         return admit
 
-    def _admit_slowly(self, record: R, seq: int | None) -> tuple[bytes, R]:
+    def admit(self, record: R, seq: int | None = None) -> tuple[bytes, R]:
+        """The bytes of a record, and the private snapshot decoded from them.
+
+        Raises:
+            InvalidPayload: a field holds the wrong type.
+            NotJson: the record does not survive the way to JSON and back (NaN, tuples …).
+            PayloadTooLarge, PayloadTooDeep: as they say.
+        """
         try:
             wire = _wire(record)
         except RecursionError:
@@ -211,7 +230,7 @@ class Codec(Generic[R]):
             msgspec.ValidationError: JSON of another shape.
             ValueError: not JSON.
         """
-        if _MARK not in raw:
+        if _DEL not in raw:
             try:
                 return self._fast(raw)
             except (msgspec.DecodeError, RecursionError):

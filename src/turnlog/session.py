@@ -103,6 +103,7 @@ class Session:
         self._log = log
         self._admit = log.admit
         self._lock = RLock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
         self._clock = clock or _ambient.clock
         self._new_id = new_id or _ambient.new_id
         self._commit = commit  # called before an event enters; may refuse it by raising
@@ -403,18 +404,21 @@ class Session:
             ReentrantAppend: called by an observer of this session.
             QueueFull, ReadOnly, ForkedProcess: a durable session cannot take it; nothing changed.
         """
-        with self._lock:
+        self._acquire()  # `with` costs as much again
+        try:
             if self._publishing:
                 self._refuse_reentry()
-            if surface_op is not None:
+            if surface_op is not None and (data.__class__ is not Message or not data.id):
                 data = self._with_id(data)
-            name = type.name if isinstance(type, ev.EventType) else type
+            name = type if isinstance(type, str) else type.name
             event = self._admit(
                 name, data, self._clock(), surface_op, source_event_seqs, self._commit
             )
             if self._observers:
                 self._publish(event)
             return event
+        finally:
+            self._release()
 
     def _refuse_reentry(self) -> None:
         if self._publishing:

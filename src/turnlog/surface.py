@@ -14,7 +14,7 @@ backwards.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
 from turnlog.errors import NotOnSurface, ReplaceOutOfOrder, UncitedNodes
@@ -88,7 +88,7 @@ class Replacement:
 class Surface:
     """The ordered nodes of one session. Mutated only by `apply`, through the session's log."""
 
-    __slots__ = ("_anchors", "_replacements", "_seqs", "_shadowed_by", "seqs")
+    __slots__ = ("_anchors", "_replacements", "_seqs", "_shadowed_by", "append", "seqs")
 
     def __init__(self) -> None:
         self._seqs: list[int] = []
@@ -96,6 +96,8 @@ class Surface:
         self._replacements: list[Replacement] = []
         self._shadowed_by: dict[int, Replacement] = {}
         self.seqs = Seqs(self._seqs)
+        #: Puts a node at the tail; the list's own, because it runs for every message.
+        self.append: Callable[[int], None] = self._seqs.append
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -186,10 +188,6 @@ class Surface:
             return None
         shadowed = tuple(self._seqs[p] for p in found)
         return Replacement(seq, found[0], shadowed, self.anchor(shadowed[0]), tuple(found))
-
-    def append(self, seq: int) -> None:
-        """Put a node at the tail."""
-        self._seqs.append(seq)
 
     def apply(self, planned: Replacement) -> None:
         """Do what was planned against the current surface."""

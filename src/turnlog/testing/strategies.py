@@ -18,7 +18,18 @@ from msgspec.structs import replace
 
 from turnlog import errors
 from turnlog import events as ev
-from turnlog.content import Block, Image, Message, Reasoning, Source, Text, ToolCall, user_message
+from turnlog.content import (
+    Block,
+    Finish,
+    FinishReason,
+    Image,
+    Message,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    user_message,
+)
 from turnlog.events import Replace, SessionHeader
 from turnlog.records import Opaque
 from turnlog.session import Session
@@ -411,9 +422,16 @@ def _bad_payloads() -> Iterator[Illegal]:
         yield Illegal(errors.NotJson, "compaction/end", {"compactionId": "c", "error": wrong})
         yield Illegal(errors.NotJson, "compaction/end", ev.CompactionEnd("c", error=wrong))
         yield Illegal(errors.NotJson, "tool/result", {**result, "meta": wrong}, "append")
+    for number in (2**63, -(2**63) - 1, 2**64):
+        yield Illegal(errors.NotJson, "step/start", ev.StepStart(1, number))
+        yield Illegal(errors.NotJson, "step/start", {"turn": 1, "step": number})
+        chunk = ev.AssistantChunk(1, 1, Finish(FinishReason("stop"), {"state": number}))
+        yield Illegal(errors.NotJson, "assistant/chunk", chunk)
     deep: Any = 1
     for _ in range(513):
         deep = [deep]
+    finish = Finish(FinishReason("stop"), deep)
+    yield Illegal(errors.PayloadTooDeep, "assistant/chunk", ev.AssistantChunk(1, 1, finish))
     yield Illegal(errors.PayloadTooDeep, "inbox/accepted", {"command": {"a": deep}})
     yield Illegal(errors.PayloadTooDeep, "inbox/accepted", ev.InboxAccepted({"a": deep}))
     for block in (Text(""), Reasoning("")):
