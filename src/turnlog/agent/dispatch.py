@@ -89,7 +89,7 @@ class Dispatch:
             item.result = item.answered(str(error), BAD_ARGUMENTS)
             return
         item.policy = await tool.decide(item.args)
-        if item.policy == "never":
+        if item.policy not in ("always", "ask"):
             item.result = item.answered("This call is not allowed.", DENIED)
 
     # -- running -------------------------------------------------------------------------------

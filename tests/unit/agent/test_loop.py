@@ -319,9 +319,7 @@ async def test_an_outer_cancel_closes_the_turn_too() -> None:
     """Cancelling the task that runs the agent leaves a closed log."""
     session = new()
     with anyio.CancelScope() as scope:
-        session.observe(
-            lambda event: scope.cancel() if event.type == "assistant/chunk" else None
-        )
+        session.observe(lambda event: scope.cancel() if event.type == "assistant/chunk" else None)
         await agent(["part", Hang()]).run(session, "hi")
     assert scope.cancelled_caught
     assert end(session).kind == "aborted"
