@@ -58,9 +58,10 @@ async def test_a_fork_goes_on_from_its_own_head() -> None:
 
 async def test_a_child_that_ends_only_appends_to_its_parent() -> None:
     """Whether the parent is busy or idle when it ends, all that was there stays as it was."""
-    may_end, idle = threading.Event(), threading.Event()
+    began, may_end, idle = threading.Event(), threading.Event(), threading.Event()
 
     def background() -> str:
+        began.set()
         may_end.wait()
         return "what the child found"
 
@@ -73,6 +74,7 @@ async def test_a_child_that_ends_only_appends_to_its_parent() -> None:
     runner = agent(calls, ["fine"], tools=[quick, background])
     async with runner.stream(session, "go") as turn:
         await until(turn, "tool/result")
+        await anyio.to_thread.run_sync(began.wait)
         before = list(session.events)
         await turn.cancel()
     session.observe(lambda event: idle.set() if event.type == "tool/late-result" else None)
