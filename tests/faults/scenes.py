@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -10,6 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from turnlog import ReactLoopAgent, Session, Tool
 from turnlog.agent import Turn
@@ -54,6 +57,13 @@ async def until(turn: Turn, type_name: str, count: int = 1) -> None:
         count -= event.type == type_name
         if not count:
             return
+
+
+def leap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an hour pass at once: whatever waits for less is over."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + 3600)
 
 
 def of_type(session: Session, type_name: str) -> list[AnyEvent]:

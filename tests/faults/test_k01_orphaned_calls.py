@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import pytest
 
 from tests.faults.scenes import (
     agent,
     assert_accepted,
     assert_lawful,
     killed,
+    leap,
     of_type,
     results,
     sent,
@@ -108,10 +110,17 @@ async def test_a_first_tool_cancelled_before_it_yields_anything_is_closed() -> N
     assert_lawful(resumed)
 
 
-async def test_a_call_that_timed_out_poisons_no_later_run() -> None:
+async def test_a_call_that_timed_out_poisons_no_later_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The run says that its time was over, and the third request after it is valid."""
+
+    async def slow() -> None:
+        leap(monkeypatch)
+        await anyio.sleep_forever()
+
     session = Session.create("s")
-    first = await agent([Call("slow", id="c1")], tools=[slow], max_seconds=0.01).run(session, "1")
+    first = await agent([Call("slow", id="c1")], tools=[slow], max_seconds=60).run(session, "1")
     assert (first.end_reason.kind, first.end_reason.reason) == ("limit", "seconds")
     assert results(session)[0][2] == "TOOL_OUTCOME_UNKNOWN"
     runner = agent(["two"], ["three"])

@@ -8,9 +8,9 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.faults.scenes import agent, assert_lawful, of_type, sent, texts, until
+from tests.faults.scenes import agent, assert_lawful, leap, of_type, sent, texts, until
 from turnlog import Session, open_store
-from turnlog.testing import Fail, Hang, Think, Used
+from turnlog.testing import Fail, Hang, Think, Used, Wait
 
 WORDS = [f"word-{i} " for i in range(200)]
 
@@ -74,13 +74,18 @@ async def test_usage_of_an_aborted_request_is_unknown_and_not_zero(said: Any) ->
 
 
 @pytest.mark.parametrize("way", ["abort", "abort before anything", "error", "timeout", "crash"])
-async def test_every_exit_leaves_an_account(way: str) -> None:
+async def test_every_exit_leaves_an_account(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However a request ended, its usage is on record, as unknown where nothing was said."""
+
+    async def too_long() -> None:
+        leap(monkeypatch)
+        await anyio.sleep_forever()
+
     session = Session.create("s")
     if way == "error":
         await agent([Used(input_tokens=9), Fail("transport")], retries=0).run(session, "go")
     elif way == "timeout":
-        await agent(["some", Hang()], max_seconds=0.01).run(session, "go")
+        await agent(["some", Wait(too_long)], max_seconds=60).run(session, "go")
     else:
         async with agent(["some", Hang()]).stream(session, "go") as turn:
             await until(turn, "assistant/chunk" if way == "abort" else "request/sent")
