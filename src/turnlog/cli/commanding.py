@@ -139,14 +139,19 @@ def deny(
 # -- what they share ---------------------------------------------------------------------------
 
 
-def pending(session: Session) -> list[ApprovalAsked]:
-    """The approvals of the open turn that nobody has decided."""
-    from turnlog.agent.state import loop_fold, open_calls
+def asked_in_turn(session: Session) -> list[tuple[ApprovalAsked, str | None]]:
+    """What was asked in the turn that is open, and what was decided, if it was."""
+    from turnlog.agent.state import loop_fold
 
     state = session.fold(loop_fold)
-    found = open_calls(session) if state.open else None
-    asked = [state.asked[call.id] for call in found[1] if call.id in state.asked] if found else []
-    return [approval for approval in asked if approval.id not in state.decided]
+    asked = [one for one in state.asked.values() if state.open and one.turn == state.turn]
+    decided = [state.decided.get(one.id) for one in asked]
+    return [(one, by and by.outcome) for one, by in zip(asked, decided, strict=True)]
+
+
+def pending(session: Session) -> list[ApprovalAsked]:
+    """The approvals of the open turn that nobody has decided."""
+    return [asked for asked, outcome in asked_in_turn(session) if outcome is None]
 
 
 def _waiting(session: Session, call_id: str) -> str:
@@ -198,8 +203,8 @@ def _post(
         screen.say(screen.printable_line(f"{what} posted; {owner} takes it"))
     else:
         run = command_line(["run", "--session", id], options)
-        screen.say(screen.printable_line(f"{what} posted; nobody runs the session now: {run}"))
-        screen.note_line("with the same --model and --tool as before, that goes on with it")
+        screen.say(screen.printable_line(f"{what} posted; nobody runs the session now"))
+        screen.note_line(f"{run}, with its --model and --tool, goes on with it")
 
 
 async def _owner(store: Store, session_id: str) -> str | None:

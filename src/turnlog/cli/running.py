@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from turnlog.cli.agents import (
     make_agent,
     system_in_force,
 )
+from turnlog.cli.commanding import asked_in_turn
 from turnlog.cli.options import DEFAULTS, Options
 from turnlog.cli.outcome import Failed, Misused
 from turnlog.cli.sessions import no_session, run_async, store_of
@@ -40,8 +42,9 @@ def run(
     prompt: Annotated[
         str | None,
         Parameter(
+            allow_leading_hyphen=True,
             help="What to say; - reads standard input. Without it, what waits in the session is "
-            "run: a turn that was approved, prompts in its inbox."
+            "run: a turn that was approved, prompts in its inbox.",
         ),
     ] = None,
     /,
@@ -92,7 +95,9 @@ def run(
                     else "cancelled before the turn began"
                 )
             completed = say_end(result, live, chosen, options)
-            screen.note_line(f"session {live.id}: {continuing(live.id, chosen, options)} …")
+            if result.end_reason.kind != "suspended":  # which says how to go on by itself
+                again = continuing(live.id, chosen, options)
+                screen.note_line(f"session {live.id}: {again} PROMPT")
             return completed
 
     if not run_async(work):
@@ -102,6 +107,8 @@ def run(
 def _prompt(prompt: str | None) -> str | None:
     if prompt == "-":
         prompt = sys.stdin.buffer.read().decode("utf-8", "replace").removesuffix("\n")
+    elif prompt is not None and re.fullmatch(r"-\S*", prompt):
+        raise Misused(f"Unknown option: {prompt}")
     if prompt is not None and not prompt.strip():
         raise Misused("the prompt is empty")
     return prompt
@@ -143,10 +150,8 @@ def check_tools(session: StoredSession, agent: ReactLoopAgent) -> None:
     Raises:
         Misused: one is missing, and without it the call would fail.
     """
-    from turnlog.agent.state import loop_fold, open_calls
-
-    found = open_calls(session) if session.fold(loop_fold).open else None
-    missing = sorted({call.name for call in found[1]} - set(agent.tools)) if found else []
+    waiting = {asked.tool_name for asked, outcome in asked_in_turn(session) if outcome != "denied"}
+    missing = sorted(waiting - set(agent.tools))
     if missing:
         raise Misused(
             f"session {session.id!r} waits with a call of {', '.join(missing)}: "
