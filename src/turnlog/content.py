@@ -12,10 +12,11 @@ not know are `Opaque`. On the wire names are camelCase and a block carries its `
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, cast
 
 import msgspec
 
+from turnlog.errors import InvalidContent, brief
 from turnlog.jsontext import INT_MAX, INT_MIN
 from turnlog.records import EXTRA, Opaque, Record
 
@@ -134,11 +135,30 @@ class Message(Record, frozen=True):
 Content: TypeAlias = str | Block | Iterable[str | Block]
 
 
+_BLOCKS: Final = (Text, Reasoning, Image, ToolCall, Opaque)
+_EXPECTED: Final = "expected text, a block, or a list of these (JSON goes in as text), got {}"
+
+
 def blocks(content: Content) -> tuple[Block, ...]:
-    """Content as blocks: a non-empty string is a text block, an empty one is no block."""
-    if isinstance(content, (str, Text, Reasoning, Image, ToolCall, Opaque)):
-        content = (content,)
-    return tuple([Text(part) if isinstance(part, str) else part for part in content if part != ""])
+    """Content as blocks: a non-empty string is a text block, an empty one is no block.
+
+    Raises:
+        InvalidContent: it is neither text, nor a block, nor a sequence of these.
+    """
+    given: Any = content
+    if isinstance(given, (str, *_BLOCKS)):
+        given = (given,)
+    elif not isinstance(given, Iterable) or isinstance(given, (dict, bytes)):
+        raise InvalidContent(_EXPECTED.format(brief(content)))
+    found: list[Block] = []
+    for part in cast("Iterable[Any]", given):
+        if isinstance(part, _BLOCKS):
+            found.append(part)
+        elif not isinstance(part, str):
+            raise InvalidContent(_EXPECTED.format(brief(part)))
+        elif part:
+            found.append(Text(part))
+    return tuple(found)
 
 
 _USER = Source("user")

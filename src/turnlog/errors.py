@@ -37,6 +37,7 @@ TurnlogError
 ├── ForkedProcess                 a session used after `fork()` of its process
 ├── InvalidHeader                 a header that does not say what the law asks for
 ├── UnsupportedVersion            a format or schema newer than this turnlog
+├── InvalidContent                neither text nor content blocks
 ├── InvalidMessages               a message list that cannot be adopted
 ├── ConversionError               something that a target format cannot say
 ├── UnknownEncoder                an encoder that this turnlog does not have
@@ -301,6 +302,10 @@ class InvalidHeader(TurnlogError):
 
 class UnsupportedVersion(TurnlogError):
     """A format or schema that is newer than this turnlog."""
+
+
+class InvalidContent(TurnlogError, TypeError):
+    """What was given as a message's content is neither text nor content blocks."""
 
 
 class InvalidMessages(TurnlogError):

@@ -38,6 +38,7 @@ from turnlog.events import (
     TurnStart,
 )
 
+SOURCE = "repair"  # of the results that repair writes for want of better ones
 NOT_STARTED = ToolError("ToolNotStartedError", "TOOL_NOT_STARTED")
 OUTCOME_UNKNOWN = ToolError("ToolOutcomeUnknownError", "TOOL_OUTCOME_UNKNOWN")
 _TEXTS = {
@@ -296,7 +297,7 @@ def _close(
         repair_id(header, seq),
         "tool",
         (Text(_TEXTS[error.code].format(reason)),),
-        Source("tool", call_id=call.id),
+        Source(SOURCE, call_id=call.id),
         call.id,
         is_error=True,
     )

@@ -32,6 +32,7 @@ from turnlog.views.usage import SessionUsage, UsageFold
 
 if TYPE_CHECKING:
     from turnlog.dialects.adopt import ListDialect
+    from turnlog.invariants import Finding
 
 S = TypeVar("S")
 Observer: TypeAlias = Callable[[AnyEvent], object]
@@ -85,8 +86,15 @@ class SurfaceFace:
     def __len__(self) -> int:
         return len(self._surface)
 
+    def __repr__(self) -> str:
+        return f"<Surface of {len(self)} nodes: {list(self.seqs)!r}>"
+
     def __contains__(self, seq: int) -> bool:
         return seq in self._surface
+
+
+class _Fits(Exception):
+    """An event was tried and would be taken; nothing was changed."""
 
 
 class Session:
@@ -108,6 +116,8 @@ class Session:
         self._new_id = new_id or _ambient.new_id
         self._commit = commit  # called before an event enters; may refuse it by raising
         self._publishing = False
+        seed = log.header.seed_length
+        self._seed_end = -1 if seed is None else seed  # the first seq after what was inherited
         self._observers: list[Observer] = []
         self._derived = DerivedMessages(log)
         self._requests = RequestFold(log)
@@ -187,8 +197,9 @@ class Session:
     ) -> Session:
         """Adopt a message list of OpenAI or Anthropic as the seed of a new session.
 
-        `to_messages` of the same dialect gives an equal list back. Calls that nobody answered are
-        closed, as in an import.
+        `to_messages` of the same dialect gives an equal list back. As after an import, the first
+        event that is appended comes behind `session/end-seed`, and calls that nobody had answered
+        are closed then.
 
         Args:
             messages: what a chat-completions or a messages request has under `messages`.
@@ -206,9 +217,7 @@ class Session:
         log = adopt(
             messages, dialect, session_id, clock or _ambient.clock, new_id or _ambient.new_id
         )
-        session = cls(log, clock=clock, new_id=new_id)
-        session.end_seed("interrupted")
-        return session
+        return cls(log, clock=clock, new_id=new_id)
 
     @classmethod
     def from_jsonl(
@@ -235,6 +244,15 @@ class Session:
         head, *lines = raw.split(b"\n")
         events = (event for line in lines if line for event in decode_line(line))
         return cls.from_events(jsontext.decode(head), events, clock=clock, new_id=new_id)
+
+    def verify(self) -> list[Finding]:
+        """Every law of the log that admission does not hold, checked; every request proved.
+
+        Findings of level "fault" are broken laws; "note" is legal but worth knowing.
+        """
+        from turnlog import invariants, proof  # noqa: PLC0415 - only when asked for
+
+        return invariants.verify(self, prove=proof.finding)
 
     def to_jsonl(self) -> bytes:
         """The whole session as one JSONL file: a header line, then the events."""
@@ -411,6 +429,8 @@ class Session:
             if surface_op is not None and (data.__class__ is not Message or not data.id):
                 data = self._with_id(data)
             name = type if isinstance(type, str) else type.name
+            if self._seed_end == self._log.next_seq and name != ev.SEED_END:
+                self._end_import(name, data, surface_op, source_event_seqs)
             event = self._admit(
                 name, data, self._clock(), surface_op, source_event_seqs, self._commit
             )
@@ -419,6 +439,26 @@ class Session:
             return event
         finally:
             self._release()
+
+    @property
+    def seed_is_open(self) -> bool:
+        """Whether it was imported or adopted, and nothing native has been appended yet."""
+        return self._seed_end == self._log.next_seq
+
+    def _end_import(self, *event: Any) -> None:
+        """`session/end-seed` and repair's closers, unless the event to come would be refused."""
+        type_name, data, surface_op, source_event_seqs = event
+        try:
+            self._admit(type_name, data, 0, surface_op, source_event_seqs, self._try)
+        except _Fits:
+            self.end_seed("interrupted")
+
+    def _try(self, event: AnyEvent) -> None:
+        self._check_writable(event.type)
+        raise _Fits
+
+    def _check_writable(self, type_name: str) -> None:
+        """Raise when nothing can be appended; a session in memory takes everything."""
 
     def _refuse_reentry(self) -> None:
         if self._publishing:
@@ -516,10 +556,7 @@ class Session:
             )
 
     def _content(self, content: Content) -> Content:
-        try:
-            found = blocks(content)
-        except TypeError:
-            found = ()
+        found = blocks(content)
         if not found:
             msg = f"expected text, a block or blocks that say something, got {content!r}"
             raise InvalidPayload(msg, seq=self.next_seq, value=content)
@@ -556,6 +593,9 @@ class Session:
                 reason=reason,
                 end=end,
             )
+            if missing and self.seed_is_open:
+                added.append(self.append(ev.SEED_END, ev.EndSeed(inherited=True)))
+                return added + self.repair(reason=reason, end=end)
             for closer in missing:
                 event = log.admit(
                     closer.type,

@@ -25,7 +25,9 @@ EDGES: Mapping[str, frozenset[str]] = {
     "": frozenset({"agent", "compaction.engine", "models", "stores", "sync"}),  # lends their names
     "__main__": frozenset({"cli"}),
     "adapters": frozenset(),
-    "agent": frozenset({"models", "models.forced_tools", "models.port", "stores.port"}),
+    "agent": frozenset(
+        {"models", "models.failures", "models.forced_tools", "models.port", "stores.port"}
+    ),
     "cli": frozenset(
         {"", "agent", "compaction.engine", "interop", "models", "server", "stores", "sync"}
     ),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 import turnlog
-from turnlog.errors import InvalidHeader, InvalidPayload, NotOnSurface, UnknownEventType
+from turnlog.errors import InvalidContent, InvalidHeader, InvalidPayload, NotOnSurface, UnknownEventType
 from turnlog.testing.strategies import histories
 
 
@@ -37,11 +37,11 @@ def test_replace_refuses_what_is_not_on_the_surface(start: int, end: int) -> Non
     assert len(session) == 4
 
 
-@pytest.mark.parametrize("content", ["", [], [""], 3, None])
+@pytest.mark.parametrize("content", ["", [], [""], 3, None, {"a": 1}, [{"type": "text"}]])
 def test_content_that_says_nothing_is_refused(content: object) -> None:
     """An empty prompt is a typed error that shows what came."""
     session = talk()
-    with pytest.raises(InvalidPayload, match="say something"):
+    with pytest.raises((InvalidPayload, InvalidContent), match="expected text, a block"):
         session.add_user(content)  # pyright: ignore[reportArgumentType] - that is the test
     assert len(session) == 4
 

@@ -15,6 +15,7 @@ from turnlog.events import (
     TurnEnd,
     TurnStart,
 )
+from turnlog.models.failures import error_of
 from turnlog.session import Session
 
 SUSPENDED = "suspended"
@@ -49,6 +50,12 @@ class TurnResult(msgspec.Struct, frozen=True):
     def error(self) -> Failure | None:
         """What went wrong, when `end_reason.kind` is "error"."""
         return self.end_reason.error
+
+    def raise_for_error(self) -> TurnResult:
+        """Raise what went wrong as a `ModelError`; else return the result."""
+        if self.error is not None:
+            raise error_of(self.error)
+        return self
 
 
 def turn_result(session: Session, first_seq: int) -> TurnResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
@@ -14,18 +13,13 @@ import anyio.to_thread
 from turnlog import _ambient
 from turnlog.content import Message
 from turnlog.errors import DamagedSession, ForkedProcess, ReadOnly
-from turnlog.events import SEED_END, AnyEvent, EndReason, EndSeed
+from turnlog.events import AnyEvent
 from turnlog.log import SessionLog, unacknowledged
-from turnlog.repair import closers
 from turnlog.session import Session
 from turnlog.stores.loading import range_of
 from turnlog.stores.port import Queued, SessionEventStore
 from turnlog.stores.writer import Outbox, Writer
 from turnlog.views.sequence import MessageList
-
-
-class _Fits(Exception):
-    """An event was tried and would be taken; nothing was changed."""
 
 
 class StoredSession(Session):
@@ -66,62 +60,6 @@ class StoredSession(Session):
             )
             raise DamagedSession(msg)
 
-    if not TYPE_CHECKING:  # for type checkers, the overloads of `Session.append` hold here too
-
-        def append(self, type, data, *, surface_op=None, source_event_seqs=None):  # noqa: ANN001, ANN201
-            """As `Session.append`; an imported seed is ended by its first native event."""
-            if self.seed_is_open and type != SEED_END:
-                self._end_import(type, data, surface_op, source_event_seqs)
-            return super().append(
-                type, data, surface_op=surface_op, source_event_seqs=source_event_seqs
-            )
-
-    def _end_import(self, *event: Any) -> None:
-        """`session/end-seed` and repair's closers, unless the event to come would be refused."""
-        type_name, data, surface_op, source_event_seqs = event
-        with self._lock:
-            if not self.seed_is_open or self._publishing:
-                return
-            try:
-                self._log.admit(
-                    type_name,
-                    data,
-                    time=0,
-                    surface_op=surface_op,
-                    source_event_seqs=source_event_seqs,
-                    commit=self._try,
-                )
-            except _Fits:
-                self.end_seed("interrupted")
-
-    def _try(self, event: AnyEvent) -> None:
-        self._check_writable(event.type)
-        raise _Fits
-
-    def repair(
-        self, *, reason: str = "interrupted", end: EndReason | None = None
-    ) -> list[AnyEvent]:
-        """As `Session.repair`; an imported seed that lacks something is ended first.
-
-        What is not lacking in an import is left alone: opening it changes nothing.
-        """
-        with self._lock:
-            added: list[AnyEvent] = []
-            log = self._log
-            if self.seed_is_open:
-                on_surface = log.surface.__contains__
-                if not closers(
-                    log.header,
-                    log.events,
-                    log.next_seq,
-                    on_surface=on_surface,
-                    reason=reason,
-                    end=end,
-                ):
-                    return []
-                added = [self.append(SEED_END, EndSeed(inherited=True))]
-            return added + super().repair(reason=reason, end=end)
-
     def _check_process(self) -> None:
         if _ambient.process_id() != self._pid:
             msg = (
@@ -129,11 +67,6 @@ class StoredSession(Session):
                 "must open its own store"
             )
             raise ForkedProcess(msg)
-
-    @property
-    def seed_is_open(self) -> bool:
-        """Whether it was imported, and nothing native has been appended yet."""
-        return self.header.seed_length == self._log.next_seq and self._outbox is not None
 
     @property
     def writable(self) -> bool:

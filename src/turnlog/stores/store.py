@@ -19,6 +19,7 @@ from turnlog.errors import (
     WriteFailed,
 )
 from turnlog.events import AnyEvent, SessionHeader
+from turnlog.session import Session
 from turnlog.stores.adopting import Adopted, OnConflict, adopt, fill, this_process
 from turnlog.stores.live import StoredSession
 from turnlog.stores.loading import build_log
@@ -200,9 +201,19 @@ class Store:
         if at is None and len(parent):
             at = parent.events[-1].seq
         child = parent.fork(at, new_id)
-        await self.backend.create(child.header)
-        await fill(self.backend, child.id, child.events)
-        return child.id
+        return await self.save(child)
+
+    async def save(self, session: Session) -> str:
+        """Keep a session that was made in memory, with all its events; returns its id.
+
+        From then on open it with `store.session(id)`; the one in memory is no part of the store.
+
+        Raises:
+            SessionExists: the id is taken.
+        """
+        await self.backend.create(session.header)
+        await fill(self.backend, session.id, session.events)
+        return session.id
 
     async def adopt(
         self,

@@ -8,6 +8,7 @@ answers, need nothing.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -53,5 +54,6 @@ def __getattr__(name: str) -> Any:
     import pytest  # noqa: PLC0415 - an extra
 
     suite = _SUITES[name]
-    pytest.register_assert_rewrite(suite)  # so that a failed test says what it compared
+    if suite not in sys.modules:
+        pytest.register_assert_rewrite(suite)  # so that a failed test says what it compared
     return getattr(import_module(suite), name)

@@ -19,10 +19,12 @@ import msgspec
 from turnlog.content import Message, Source, Text, ToolCall, is_blank
 from turnlog.events import AnyEvent
 from turnlog.log import SessionLog
+from turnlog.repair import SOURCE as REPAIR
 from turnlog.views.derive import DerivedMessages, Spliced, visible
 from turnlog.views.sequence import Builder, Leaf, MessageList
 
 SHIFT = 24  # more slots than a payload of 64 MiB can have calls
+
 OPEN_CALL_TEXT = "No result was recorded for this call; whether it ran is unknown."
 NO_OUTPUT_TEXT = "(no output)"
 _SOURCE = Source("turnlog")
@@ -69,12 +71,13 @@ class RequestMessages(MessageList):
 class Mender:
     """Folds derived messages, one by one, into a provider-valid sequence."""
 
-    __slots__ = ("_last", "_open", "_slots", "builder", "mends")
+    __slots__ = ("_held", "_last", "_open", "_slots", "builder", "mends")
 
     def __init__(self) -> None:
         self.builder = Builder()
         self.mends: dict[int, list[Mend]] = {}  # by key
         self._open: dict[str, list[int]] = {}  # call id -> its unfilled slots
+        self._held: dict[str, int] = {}  # call id -> the slot that repair filled for want of better
         self._slots: dict[int, int] = {}  # key of a result -> the slot it fills
         self._last = 0  # the greatest key or slot that was written
 
@@ -95,6 +98,7 @@ class Mender:
             return
         for call in calls:
             self._open[call.id] = []
+            self._held.pop(call.id, None)
         for slot, call in enumerate(calls, key + 1):
             self._open[call.id].append(slot)
             self.builder.append(slot, _placeholder(message, call, slot - key))
@@ -104,11 +108,18 @@ class Mender:
         call_id = message.tool_call_id or ""
         slots = self._open.get(call_id)
         if not slots:
-            self._note(key, "orphan-result", message, call_id)
+            held = self._held.pop(call_id, None)
+            if held is None or message.source.kind == REPAIR:
+                self._note(key, "orphan-result", message, call_id)
+            else:  # no placeholder ever covers a real result
+                self._fill(key, held, message)
+                self._note(held, "moved-result", message, call_id)
             return
         slot = slots.pop(0)
         if not slots:
             del self._open[call_id]
+            if message.source.kind == REPAIR:
+                self._held[call_id] = slot
         del self.mends[slot]
         self._fill(key, slot, message)
         if slot < self._last:
@@ -154,6 +165,7 @@ class Mender:
             return False
         if any(low <= slot <= high for slot in self.mends):
             return False
+        self._held = {call: slot for call, slot in self._held.items() if not low <= slot <= high}
         if message is None:
             self.builder.splice(low, high, [], [])
             return True

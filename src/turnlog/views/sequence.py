@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import overload
 
 from turnlog.content import Message
+from turnlog.errors import brief
 
 LEAF = 1024
 
@@ -99,7 +100,8 @@ class MessageList(Sequence[Message]):
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
-        return f"<{self._length} messages>"
+        shown = ", ".join(f"{m.role} {brief(m.text, 40)}" for m in self[:5])
+        return f"<{self._length} messages: {shown}{', …' if self._length > 5 else ''}>"
 
 
 class Builder:

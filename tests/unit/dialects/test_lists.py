@@ -100,19 +100,35 @@ def test_a_plain_list_leaves_no_trace() -> None:
 
 
 def test_the_messages_are_a_seed() -> None:
-    """The header counts them; `session/end-seed` follows; what was not answered is closed."""
+    """The header counts them; the first native event ends them, and closes what was not answered."""
     session = Session.from_messages(
         [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [CALL]}]
     )
     assert session.header.seed_length == 2
+    assert len(session) == 2
+    session.add_user("and?")
     assert [event.type for event in session.events] == [
         "user/message",
         "assistant/message",
         "session/end-seed",
         "tool/result",
+        "user/message",
     ]
     assert session.event_at(3).data.error.code == "TOOL_OUTCOME_UNKNOWN"
     assert session.request_messages().mends == ()
+
+
+def test_a_result_that_comes_after_the_adoption_takes_the_place_of_its_placeholder() -> None:
+    """No placeholder covers a real result, wherever that was appended."""
+    messages: list[dict[str, object]] = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    ]
+    session = Session.from_messages(messages)
+    assert session.to_messages("openai") == messages
+    session.add_tool_result(str(CALL["id"]), "the real one")
+    assert [m.text for m in session.request_messages() if m.role == "tool"] == ["the real one"]
+    assert [mend.kind for mend in session.request_messages().mends] == ["moved-result"]
 
 
 def test_results_are_messages_of_their_own() -> None:
