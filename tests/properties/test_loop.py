@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from turnlog.stores.store import Store
 from turnlog.testing.strategies import TEXTS
 
 IDS = ("c1", "c2", "c3")
+Moment = tuple[str, int]  # the nth event of that type during a call of `stream`
 
 
 class Plan(msgspec.Struct):
@@ -31,8 +33,8 @@ class Plan(msgspec.Struct):
 
     prompt: str | None
     choice: Any
-    leave: int | None
-    actions: Mapping[int, Sequence[Command | None]]  # None stops the turn
+    leave: Moment | None
+    actions: Mapping[Moment, Sequence[Command | None]]  # None stops the turn
     late: bool
     reopen: bool
 
@@ -80,14 +82,28 @@ commands = st.one_of(
     st.sampled_from(IDS).map(Deny),
     st.builds(Prompt, said),
 )
+moments = st.tuples(
+    st.sampled_from(
+        [
+            "assistant/chunk",
+            "tool/call",
+            "tool/call",
+            "tool/settled",
+            "tool/result",
+            "request/sent",
+            "approval/asked",
+            "step/end",
+            "llm/retry",
+        ]
+    ),
+    st.integers(1, 4),
+)
 plans = st.builds(
     Plan,
     prompt=st.sampled_from([None, "go on"]),
     choice=st.sampled_from(["auto", "auto", "required", "none"]),
-    leave=st.none() | st.none() | st.integers(1, 25),
-    actions=st.dictionaries(
-        st.integers(1, 25), st.lists(commands, min_size=1, max_size=2), max_size=3
-    ),
+    leave=st.none() | st.none() | moments,
+    actions=st.dictionaries(moments, st.lists(commands, min_size=1, max_size=2), max_size=4),
     late=st.booleans(),
     reopen=st.booleans(),
 )
@@ -152,16 +168,17 @@ def runner(scene: Scene, ran: list[str]) -> ReactLoopAgent:
 
 async def act(store: Store, made: ReactLoopAgent, session: Session, plan: Plan) -> None:
     """Run what there is to run, with everything that happens meanwhile."""
-    seen = 0
+    seen: Counter[str] = Counter()
     async with made.stream(session, plan.prompt, tool_choice=plan.choice) as turn:
-        async for _ in turn:
-            seen += 1
-            for command in plan.actions.get(seen, ()):
+        async for event in turn:
+            seen[event.type] += 1
+            now = (event.type, seen[event.type])
+            for command in plan.actions.get(now, ()):
                 if command is None:
                     turn.stop()
                 else:
                     await store.inbox("s").post(command)
-            if seen == plan.leave:
+            if now == plan.leave:
                 break
     if plan.late:
         bring_late(session)
