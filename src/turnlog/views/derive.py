@@ -15,7 +15,7 @@ from turnlog.views.sequence import Builder, MessageList
 class Spliced:
     """One stretch that a replacement changed: the keys `low` … `high` and what stood there."""
 
-    __slots__ = ("high", "items", "key", "keys", "low", "seq")
+    __slots__ = ("high", "items", "key", "keys", "low", "seq", "single")
 
     def __init__(
         self,
@@ -32,12 +32,13 @@ class Spliced:
         self.key = key  # where its message went, None when it has none
         self.keys = keys
         self.items = items
+        self.single = low == high and key is not None and bool(items)  # the key stays
 
 
 class DerivedMessages:
     """The fold behind `Session.derive_messages`, keyed by anchor and fed by what is new."""
 
-    __slots__ = ("_builder", "_log", "_seen", "_shown", "spliced")
+    __slots__ = ("_builder", "_log", "_replaced", "_seen", "_shown", "spliced")
 
     def __init__(
         self, log: SessionLog, shown: Callable[[AnyEvent], Message | None] | None = None
@@ -46,6 +47,7 @@ class DerivedMessages:
         self._shown = shown or visible
         self._builder = Builder()
         self._seen = 0  # message events folded
+        self._replaced = 0  # replacements folded
         self.spliced: list[Spliced] = []
 
     def current(self) -> MessageList:
@@ -57,8 +59,7 @@ class DerivedMessages:
 
     def _fold(self, events: list[AnyEvent]) -> None:
         replacements = self._log.surface.replacements
-        done = self.spliced[-1].seq if self.spliced else -1
-        coming = iter(replacements[bisect_left(replacements, done + 1, key=_seq) :])
+        coming = iter(replacements[self._replaced :])
         planned = next(coming, None)
         for event in events[self._seen :]:
             message = self._shown(event)
@@ -67,7 +68,7 @@ class DerivedMessages:
                 planned = next(coming, None)
             elif message is not None:
                 self._builder.append(event.seq, message)
-        self._seen = len(events)
+        self._seen, self._replaced = len(events), len(replacements)
 
     def _replace(self, planned: Replacement, message: Message | None) -> None:
         anchor = self._log.surface.anchor
@@ -94,16 +95,15 @@ class DerivedMessages:
             if past.seq <= seq:
                 break
             start = bisect_left(keys, past.low)
+            if past.single:
+                items[start] = past.items[0]
+                continue
             end = bisect_left(keys, past.high + 1, start)
             keys[start:end] = past.keys
             items[start:end] = past.items
         end = bisect_left(keys, seq + 1)  # what was appended later is now the tail
         del keys[end:], items[end:]
         return Builder.of(keys, items).snapshot()
-
-
-def _seq(replacement: Replacement) -> int:
-    return replacement.seq
 
 
 def visible(event: AnyEvent) -> Message | None:
