@@ -11,7 +11,7 @@ from codecs import getincrementaldecoder
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from threading import Timer
-from typing import Any
+from typing import Any, cast
 
 PATIENCE = 60.0  # seconds after which a child that hangs is killed, and its test fails
 
@@ -111,8 +111,8 @@ def on_terminal(*words: object) -> Generator[tuple[Child, int]]:
 def _running(arguments: Sequence[str], **options: Any) -> Generator[subprocess.Popen[bytes]]:
     options = {"stderr": subprocess.PIPE, **options}
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "TERM": "dumb"}
-    process: subprocess.Popen[bytes] = subprocess.Popen(
-        arguments, env=environment, text=False, **options
+    process = cast(
+        "subprocess.Popen[bytes]", subprocess.Popen(arguments, env=environment, **options)
     )
     watchdog = Timer(PATIENCE, process.kill)
     watchdog.start()

@@ -120,7 +120,7 @@ def test_a_reader_that_leaves_cancels(folder: Path) -> None:
 
 @pytest.mark.parametrize("killed_after", ["request/sent", "assistant/chunk", "tool/call"])
 def test_nothing_that_was_printed_is_lost(killed_after: str, folder: Path) -> None:
-    """kill -9 loses no event that `--json` had printed; the session is repaired and goes on."""
+    """A kill -9 loses no event that `--json` had printed; the session is repaired and goes on."""
     wait = call("gate", path="never")
     answer = {"request/sent": [HANG], "assistant/chunk": ["Once", " upon", HANG]}
     model = write_script(folder, answer.get(killed_after, ["Let me look.", wait]))

@@ -63,21 +63,22 @@ async def _converse(
     talk: Talk, session: StoredSession, lines: Lines, chosen: AgentOptions, options: Options
 ) -> None:
     prompt: str | None = None  # what waits in the session comes first
+    inbox = _Inbox(session)
     while True:
         result = await talk.turn(prompt, chosen.tool_choice)
         if result is not None:
             say_end(result, session, chosen, options)
-        line = await _next(lines, session)
+        line = await _next(lines, inbox)
         if line is None:
             return
         prompt = line or None
 
 
-async def _next(lines: Lines, session: StoredSession) -> str | None:
+async def _next(lines: Lines, inbox: _Inbox) -> str | None:
     """The next prompt, empty when something came through the inbox; None to leave."""
     while True:
         with on_interrupt(lines.close):
-            line = await _line_or_work(lines, session)
+            line = await _line_or_work(lines, inbox)
         if line is None or line.strip() in ("/exit", "/quit"):
             return None
         if not line or (line.strip() and not re.fullmatch(r"\s*/\w*\s*", line)):
@@ -88,7 +89,7 @@ async def _next(lines: Lines, session: StoredSession) -> str | None:
                 screen.note_line(text)
 
 
-async def _line_or_work(lines: Lines, session: StoredSession) -> str | None:
+async def _line_or_work(lines: Lines, inbox: _Inbox) -> str | None:
     """The next line that says something; an empty one when another process left work."""
     import anyio
 
@@ -102,17 +103,27 @@ async def _line_or_work(lines: Lines, session: StoredSession) -> str | None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(read, tasks.cancel_scope)
-        while not await _has_work(session):  # noqa: ASYNC110 - another process posts
+        while not await inbox.has_work():  # noqa: ASYNC110 - another process posts
             await anyio.sleep(LOOK)
         tasks.cancel_scope.cancel()
     return line
 
 
-async def _has_work(session: StoredSession) -> bool:
-    """Whether a prompt waits in the inbox, or a decision that a turn waits for."""
-    waiting = {asked.call_id for asked in pending(session)}
-    return any(
-        isinstance(command, Prompt)
-        or (isinstance(command, (Approve, Deny)) and command.call_id in waiting)
-        for command in [queued.command for queued in await session.commands()]
-    )
+class _Inbox:
+    """The session's inbox between turns."""
+
+    def __init__(self, session: StoredSession) -> None:
+        self._session = session
+        self._seen: set[str] = set()  # what did not help once is not tried again by itself
+
+    async def has_work(self) -> bool:
+        """Whether a prompt came, or a decision that a turn waits for."""
+        waiting = {asked.call_id for asked in pending(self._session)}
+        fresh = {
+            command.id
+            for command in [queued.command for queued in await self._session.commands()]
+            if isinstance(command, Prompt)
+            or (isinstance(command, (Approve, Deny)) and command.call_id in waiting)
+        } - self._seen
+        self._seen |= fresh
+        return bool(fresh)

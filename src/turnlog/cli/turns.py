@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from turnlog.cli import screen
 from turnlog.cli.agents import AgentOptions, command_line, continuing
@@ -47,7 +47,7 @@ class TurnScreen:
         self._block: int | None = None
         self._shown: set[int] = set()  # the blocks of this answer of which something was shown
         self._calls: set[str] = set()
-        self._accepted = ""  # the kind of the command whose message comes next
+        self._accepted: tuple[Any, Any] = (None, None)  # kind and text of the last command
 
     def show(self, event: AnyEvent) -> None:
         """Show one more event of a turn."""
@@ -57,10 +57,7 @@ class TurnScreen:
         elif isinstance(data, AssistantMessage):
             self._answered(data)
         elif isinstance(data, AssistantAttempt):
-            what = "what it said so far does not count" if self._shown else "nothing had come"
-            self._next_answer()
-            why = data.failure.message if data.failure else "no reason given"
-            self.line(f"[failed] {why} ({what})")
+            self._given_up(data)
         elif isinstance(data, LlmRetry):
             self.line(f"[retry {data.retry}] in {data.delay_ms / 1000:.1f} s")
         elif isinstance(data, ToolCallStart):
@@ -71,13 +68,14 @@ class TurnScreen:
             if event.type != "tool/settled":
                 self.line(f"[{late}{kind} {data.message.tool_call_id}] {data.message.text}")
         elif isinstance(data, InboxAccepted):
-            self._accepted = str(data.command.get("type"))
-            if self._accepted not in ("prompt", "steer"):
-                self.line(f"[{self._accepted}]")
+            kind = data.command.get("type")
+            self._accepted = (kind, data.command.get("text"))
+            if kind not in ("prompt", "steer"):
+                self.line(f"[{kind}]")
         elif event.type == "user/message" and isinstance(data, Message):
-            if self._accepted:  # it came from elsewhere; one's own need not be repeated
-                self.line(f"[{self._accepted}] {data.text}")
-            self._accepted = ""
+            kind, text = self._accepted
+            if text == data.text:  # it came from elsewhere; one's own need not be repeated
+                self.line(f"[{kind}] {text}")
 
     def line(self, text: str) -> None:
         """One dim line."""
@@ -125,6 +123,13 @@ class TurnScreen:
         self._next_answer()
         for call in data.message.tool_calls:
             self._call(call.id, call.name, call.arguments)
+
+    def _given_up(self, data: AssistantAttempt) -> None:
+        shown = bool(self._shown)
+        self._next_answer()
+        if data.failure is not None and data.failure.code != "cancelled":
+            so_far = "; what it said so far does not count" if shown else ""
+            self.line(f"[failed] {data.failure.message}{so_far}")
 
     def _next_answer(self) -> None:
         self.end_line()
