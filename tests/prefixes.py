@@ -20,13 +20,11 @@ def broken_prefixes(session: Session) -> list[str]:
         if request.purpose == "step" and request.digest is not None:
             alike.setdefault((repr(request.header), request.encoder), []).append(request)
     for requests in alike.values():
-        for earlier, later in pairwise(requests):
+        said = [list(elements(proof.rebuild(session, request.index))) for request in requests]
+        for i, (earlier, later) in enumerate(pairwise(requests)):
             if _replaced(session, earlier.at, later.at):
                 continue
-            first, second = (
-                list(elements(proof.rebuild(session, r.index))) for r in (earlier, later)
-            )
-            if second[: len(first)] != first:
+            if said[i + 1][: len(said[i])] != said[i]:
                 found.append(f"request {later.index} does not extend request {earlier.index}")
     return found
 
