@@ -64,6 +64,7 @@ TurnlogError
 
 from __future__ import annotations
 
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
@@ -84,6 +85,15 @@ def brief(value: object, limit: int = 120) -> str:
         return f"<{type(value).__name__} of {size}>"
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def why_unreadable(error: Exception) -> str:
+    """What is wrong with bytes that could not be read as a record, in words for a person."""
+    if isinstance(error, AdmissionError):
+        return error.detail
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return "not JSON" if isinstance(error, JSONDecodeError) else str(error)
 
 
 class AdmissionError(TurnlogError):

@@ -408,8 +408,11 @@ def test_verify(demo: str) -> None:
 def test_stats(demo: str) -> None:
     """`stats` counts; tokens that nobody reported are unknown, not zero."""
     (found,) = done("stats", "demo", "--json", "--store", demo).values
-    assert (found["events"], found["turns"], found["tool calls"]) == (14, 1, 1)
-    assert [tokens["input"] for tokens in found["tokens by model"].values()] == ["unknown"]
+    assert (found["events"], found["turns"], found["toolCalls"]) == (14, 1, 1)
+    (tokens,) = found["tokensByModel"]
+    assert (tokens["model"], tokens["answers"]) == ("m", 2)
+    assert tokens["input"] == {"tokens": None, "unknown": 2}
+    assert [key for key in [*found, *tokens] if " " in key] == []
     (found,) = done("stats", "--json", "--store", demo).values
     assert (found["sessions"], found["events"]) == (1, 14)
     assert "unknown" in done("stats", "demo", "--store", demo).out
@@ -423,8 +426,9 @@ def test_stats_count_a_family_once(url: str) -> None:
     write(url, "demo", lambda s: s.append("assistant/message", data, surface_op="append"))
     done("fork", "demo", "--store", url)
     (found,) = done("stats", "--json", "--store", url).values
-    (tokens,) = found["tokens by model"].values()
-    assert (found["sessions"], tokens["input"], tokens["output"]) == (2, 5, 7)
+    (tokens,) = found["tokensByModel"]
+    sums = [tokens[bucket]["tokens"] for bucket in ("input", "output", "cacheRead")]
+    assert (found["sessions"], sums) == (2, [5, 7, None])
 
 
 def test_doctor(demo: str, tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ async def test_a_core_event_of_an_older_shape_costs_itself_only(tmp_path: Path, 
         assert [event.to_dict() for event in session.events] == events
         assert len(texts(session)) == 30
         assert len(session.nodes()) >= 30
-        assert session.usage().own.total.requests == 0
+        assert session.usage().own.total.answers == 0
         (info,) = [info async for info in store.sessions()]
         assert info.events == 40
 

@@ -68,7 +68,7 @@ async def test_usage_of_an_aborted_request_is_unknown_and_not_zero(said: Any) ->
         assert result.usage.output_tokens is None
         assert result.usage.input_tokens == (9 if chunks == 2 else None)
     total = session.usage().own.total
-    assert (total.requests, total.output.known, total.output.unknown) == (2, 0, 2)
+    assert (total.answers, total.output.known, total.output.unknown) == (2, 0, 2)
     assert (total.input.known, total.input.unknown) == (9, 1)
     assert_lawful(session)
 
@@ -95,7 +95,7 @@ async def test_every_exit_leaves_an_account(way: str, monkeypatch: pytest.Monkey
         session = Session.from_events(session.header, events)
         session.repair()
     total = session.usage().own.total
-    assert total.requests == 1
+    assert total.answers == 1
     assert total.output.exact is None
     assert total.input.known == (9 if way == "error" else 0)
     (request,) = session.requests()

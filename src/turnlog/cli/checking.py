@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -20,10 +20,10 @@ MaybeId = Annotated[str | None, Parameter(help="The session's id; turnlog ls lis
 
 
 def verify(
-    id: MaybeId = None,  # noqa: A002
+    id: MaybeId = None,
     /,
     *,
-    all: Annotated[bool, Flag] = False,  # noqa: A002
+    all: Annotated[bool, Flag] = False,
     options: Options = DEFAULTS,
 ) -> None:
     """Check every law of a log.
@@ -82,9 +82,10 @@ def _wire(finding: Finding) -> dict[str, Any]:
     return {key: v for key, v in msgspec.to_builtins(finding).items() if v is not None}
 
 
-def stats(id: MaybeId = None, /, *, options: Options = DEFAULTS) -> None:  # noqa: A002
+def stats(id: MaybeId = None, /, *, options: Options = DEFAULTS) -> None:
     """Count what a session, or the whole store, holds.
 
+    Requests are what was sent; answers are what came back: messages, failed attempts, summaries.
     Tokens that a provider did not report are unknown, not zero. Over the whole store, what forks
     share is counted once.
 
@@ -92,7 +93,7 @@ def stats(id: MaybeId = None, /, *, options: Options = DEFAULTS) -> None:  # noq
         turnlog stats
         turnlog stats ID --json
     """
-    from turnlog.cli.statistics import of_session, of_store
+    from turnlog.cli.statistics import of_session, of_store, told
 
     async def work() -> dict[str, Any]:
         async with store_of(options) as store:
@@ -104,21 +105,12 @@ def stats(id: MaybeId = None, /, *, options: Options = DEFAULTS) -> None:  # noq
     if options.json:
         screen.say_json(found)
         return
-    for name, value in found.items():
-        if isinstance(value, dict):
-            screen.say(screen.styled(name, "bold"))
-            parts = cast("dict[str, Any]", value)
-            screen.rows((f"  {screen.printable_line(key)}", _told(v)) for key, v in parts.items())
+    for name, value in told(found):
+        if isinstance(value, str):
+            screen.rows([(name, screen.printable_line(value))])
         else:
-            screen.rows([(name, screen.printable_line(str(value)))])
-
-
-def _told(value: Any) -> str:
-    """A count, or several with their names, on one line."""
-    if isinstance(value, dict):
-        counts = cast("dict[str, Any]", value)
-        return ", ".join(f"{name} {count}" for name, count in counts.items())
-    return str(value)
+            screen.say(screen.styled(name, "bold"))
+            screen.rows((f"  {screen.printable_line(key)}", said) for key, said in value)
 
 
 def doctor(*, options: Options = DEFAULTS) -> None:

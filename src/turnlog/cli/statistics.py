@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 from turnlog.cli.sessions import read_session
 from turnlog.errors import TurnlogError
@@ -20,18 +22,18 @@ def of_session(session: Session) -> dict[str, Any]:
     return {
         "id": session.id,
         "events": len(session),
-        "bytes of payload": sum(len(event.raw) for event in session.events),
+        "payloadBytes": sum(len(event.raw) for event in session.events),
         "turns": types["turn/start"],
         "steps": types["step/start"],
-        "tool calls": types["tool/call"],
+        "toolCalls": types["tool/call"],
         "requests": len(session.requests()),
-        "messages the model sees": len(session.derive_messages()),
-        "messages a person reads": len(session.extract_chat_messages()),
+        "messagesForModel": len(session.derive_messages()),
+        "messagesForPerson": len(session.extract_chat_messages()),
         "replacements": session.surface.replace_generation,
-        "damaged stretches": len(session.damage),
-        "unknown types": sum(session.unknown_types.values()),
-        "events by type": dict(types.most_common()),
-        "tokens by model": _usage(session.usage().everything),
+        "damagedStretches": len(session.damage),
+        "unknownTypes": sum(session.unknown_types.values()),
+        "eventsByType": dict(types.most_common()),
+        "tokensByModel": _usage(session.usage().everything),
     }
 
 
@@ -50,36 +52,72 @@ async def of_store(store: Store) -> dict[str, Any]:
             spent += (await read_session(store, info.id)).usage().own
         except TurnlogError:
             unread += 1
-    found: dict[str, Any] = {
+    return {
         "store": store.url,
         "sessions": sum(health.values()),
         "events": events,
-        "bytes": "unknown" if sizes_unknown else bytes_known,
-        "sessions by health": dict(health),
-        "tokens by model": _usage(spent),
+        "bytes": None if sizes_unknown else bytes_known,
+        "sessionsByHealth": dict(health),
+        "sessionsWithoutTokens": unread,
+        "tokensByModel": _usage(spent),
     }
-    if unread:
-        found["sessions not counted in tokens"] = unread
-    return found
 
 
-def _usage(spent: Spent) -> dict[str, dict[str, Any]]:
-    """Tokens by model; what was not reported is named, never zero."""
-    found: dict[str, dict[str, Any]] = {}
-    for model, part in spent.by_model.items():
-        tokens = part.total
-        found[model or "unknown model"] = {
-            "requests": tokens.requests,
-            "input": _told(tokens.input),
-            "cache read": _told(tokens.cache_read),
-            "cache write": _told(tokens.cache_write),
-            "output": _told(tokens.output),
-            "reasoning": _told(tokens.reasoning),
+def _usage(spent: Spent) -> list[dict[str, Any]]:
+    """Tokens by model. Where none are known they are null, never zero."""
+    return [
+        {
+            "model": model,
+            "answers": part.total.answers,
+            "input": _wire(part.total.input),
+            "cacheRead": _wire(part.total.cache_read),
+            "cacheWrite": _wire(part.total.cache_write),
+            "output": _wire(part.total.output),
+            "reasoning": _wire(part.total.reasoning),
         }
-    return found
+        for model, part in spent.by_model.items()
+    ]
 
 
-def _told(count: Count) -> int | str:
-    if not count.unknown:
-        return count.known
-    return f"{count.known} and unknown" if count.known else "unknown"
+def _wire(count: Count) -> dict[str, int | None]:
+    """The tokens that were reported, and how many answers did not say."""
+    known = None if count.unknown and not count.known else count.known
+    return {"tokens": known, "unknown": count.unknown}
+
+
+# -- for a person ------------------------------------------------------------------------------
+
+
+_LABELS = {
+    "payloadBytes": "bytes of payload",
+    "messagesForModel": "messages the model sees",
+    "messagesForPerson": "messages a person reads",
+    "sessionsWithoutTokens": "sessions not counted in tokens",
+}
+
+
+def told(found: dict[str, Any]) -> Iterator[tuple[str, str | list[tuple[str, str]]]]:
+    """Names and values for a person; several values with names of their own where there are."""
+    for key, value in found.items():
+        name = _LABELS.get(key) or _words(key)
+        if key == "tokensByModel":
+            models = [(part["model"] or "unknown model", _tokens(part)) for part in value]
+            yield name, models
+        elif isinstance(value, dict):
+            counts = cast("dict[str, int]", value)
+            yield name, [(kind, str(count)) for kind, count in counts.items()]
+        elif key != "sessionsWithoutTokens" or value:
+            yield name, "unknown" if value is None else str(value)
+
+
+def _words(key: str) -> str:
+    return re.sub("[A-Z]", lambda capital: f" {capital[0].lower()}", key)
+
+
+def _tokens(part: dict[str, Any]) -> str:
+    said = [f"answers {part['answers']}"]
+    for key in ("input", "cacheRead", "cacheWrite", "output", "reasoning"):
+        known, unknown = part[key]["tokens"], part[key]["unknown"]
+        count = "unknown" if known is None else f"at least {known}" if unknown else str(known)
+        said.append(f"{_words(key)} {count}")
+    return ", ".join(said)

@@ -2,109 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from turnlog import jsontext
 from turnlog.content import Message
+from turnlog.errors import AdmissionError
 from turnlog.events import AnyEvent, SessionHeader, SessionTitle
-from turnlog.stores.loading import source_damage, unfinished
-from turnlog.stores.port import SessionInfo
-from turnlog.upcasts import reread
+from turnlog.log import Damage, SessionLog, unacknowledged
+from turnlog.stores.loading import build_log
+from turnlog.stores.port import SessionInfo, Stored
+from turnlog.views.transcript import said
 
 TITLE_LENGTH = 80
+_STATE = {
+    "nextSeq": 0,
+    "events": 0,
+    "messages": 0,
+    "lastActivity": 0,
+    "title": "",
+    "prompt": "",
+    "turn": False,
+    "damage": 0,
+    "problem": "",
+}
 
 
 class InfoFold:
-    """The listing's line, incrementally; only message, title and turn events are looked into."""
+    """The listing's line, incrementally; it agrees with what opening the session finds.
 
-    __slots__ = (
-        "_accepted",
-        "_prompt",
-        "_title",
-        "_turn",
-        "header",
-        "last_activity",
-        "messages",
-        "next_seq",
-    )
+    Attributes:
+        header: the session's.
+        next_seq: of the event that may follow.
+    """
+
+    __slots__ = ("_state", "header", "next_seq")
 
     def __init__(self, header: SessionHeader, state: dict[str, Any] | None = None) -> None:
+        """A line without events, or as `state()` left it.
+
+        Raises:
+            ValueError: that is no such state.
+        """
         self.header = header
-        state = state or {}
-        self.next_seq: int = state.get("nextSeq", 0)
-        self.messages: int = state.get("messages", 0)
-        self.last_activity: int = state.get("lastActivity", header.created_at)
-        self._title: str = state.get("title", "")
-        self._prompt: str = state.get("prompt", "")
-        self._turn: bool = state.get("turn", False)
-        self._accepted: bool = state.get("accepted", False)
+        self._state: dict[str, Any] = {**_STATE, "lastActivity": header.created_at}
+        if state is not None:
+            if any(type(state.get(key)) is not type(value) for key, value in _STATE.items()):
+                raise ValueError("expected the state of a listing's line")
+            self._state = {key: state[key] for key in _STATE}
+        self.next_seq: int = self._state["nextSeq"]
+
+    @classmethod
+    def of(
+        cls, header: SessionHeader, events: Sequence[AnyEvent], damage: Sequence[Damage] = ()
+    ) -> InfoFold:
+        """The line of a whole log: what is lost or breaks a rule is damage, and not counted."""
+        log = build_log(Stored(header, events, damage))
+        lost = unacknowledged(log)
+        fold = cls(header)
+        fold._add(log.events)
+        fold._state["damage"] = len(lost)
+        fold._state["problem"] = lost[0].reason if lost else ""
+        return fold
 
     def state(self) -> dict[str, Any]:
         """What `__init__` takes to go on from here."""
-        return {
-            "nextSeq": self.next_seq,
-            "messages": self.messages,
-            "lastActivity": self.last_activity,
-            "title": self._title,
-            "prompt": self._prompt,
-            "turn": self._turn,
-            "accepted": self._accepted,
-        }
+        return {**self._state, "nextSeq": self.next_seq}
 
-    def add(self, events: Iterable[AnyEvent]) -> None:
-        """Fold events that follow."""
+    def follow(self, events: Sequence[AnyEvent]) -> bool:
+        """Fold events that follow; False, with nothing changed, if the whole log must be read.
+
+        That is where only the whole log tells whether they break a rule or what they accept: what
+        was imported, a replacement, an acknowledgement of damage.
+        """
+        if not events:
+            return True
+        if events[0].seq < (self.header.seed_length or 0):
+            return False
+        if any(event.type == "session/damage-acknowledged" for event in events):
+            return False
+        log = SessionLog(self.header)
+        log.next_seq = self.next_seq
+        try:
+            for event in events:
+                log.load(event)
+        except AdmissionError:
+            return False
+        self._add(log.events)
+        return True
+
+    def _add(self, events: Iterable[AnyEvent]) -> None:
+        state = self._state
         event: AnyEvent | None = None
-        last = self.last_activity  # of all events: the same however they come in batches
-        foreign = self.header.source_length or 0
+        last = state["lastActivity"]  # of all events: the same however they come in batches
         for event in events:
             kind = event.type
+            state["events"] += 1
             if event.surface_op == "append":
-                self.messages += 1
-                if not self._prompt and kind == "user/message":
-                    data = reread(self.header, event).data if event.seq < foreign else event.data
-                    self._prompt = _first_line(data)
-            elif kind == "turn/start":
-                self._turn = True
-            elif kind == "turn/end":
-                self._turn = False
-            elif kind == "session/damage-acknowledged":
-                self._accepted = True
+                state["messages"] += said(event) is not None
+                if kind == "user/message" and not state["prompt"]:
+                    state["prompt"] = _first_line(event.data)
+            elif kind in ("turn/start", "turn/end"):
+                state["turn"] = kind == "turn/start"
             elif kind == "session/title" and type(event.data) is SessionTitle:
-                self._title = one_line(event.data.title)
+                state["title"] = one_line(event.data.title)
             last = max(last, event.time)
-        self.last_activity = last
+        state["lastActivity"] = last
         if event is not None:
             self.next_seq = event.seq + 1
 
-    def info(self, *, size: int | None = None, problem: str | None = None) -> SessionInfo:
+    def info(self, *, size: int | None = None) -> SessionInfo:
         """The line."""
-        header = self.header
-        problem = problem or (None if self._accepted else self._imported_damage())
-        health = "damaged" if problem else "open" if self._turn else "ok"
+        header, state = self.header, self._state
+        problem = state["problem"] or None
         return SessionInfo(
             id=header.id,
-            title=self._title or self._prompt,
-            events=self.next_seq,
-            messages=self.messages,
+            title=state["title"] or state["prompt"],
+            events=state["events"],
+            messages=state["messages"],
             created_at=header.created_at,
-            last_activity=self.last_activity,
+            last_activity=state["lastActivity"],
             bytes=size,
-            health=health,
+            health="damaged" if problem else "open" if state["turn"] else "ok",
+            damage=state["damage"],
             parent=header.parent_session,
             source_format=header.source_format,
             problem=problem,
         )
-
-    def _imported_damage(self) -> str | None:
-        damage = source_damage(self.header)
-        tail = [
-            d.last_seq for d in damage if d.last_seq is not None and d.first_seq == self.next_seq
-        ]
-        missing = unfinished(self.header, max(tail, default=self.next_seq - 1) + 1)
-        if missing is not None:
-            return missing.reason
-        return f"{damage[0].reason} in what was imported" if damage else None
 
 
 def _first_line(data: Any) -> str:

@@ -34,12 +34,20 @@ class _Kept:
         self.header = header
         self.events: list[AnyEvent] = []
         self.next_seq = 0
-        self.info = InfoFold(header)
+        self._listed: tuple[int, SessionHeader, SessionInfo] | None = None
         self.token = 0
         self.owner: Owner | None = None  # of a live claim
         self.queue: list[Queued] = []
         self.posted: set[str] = set()
         self.grown = anyio.Event()
+
+    def info(self) -> SessionInfo:
+        """The line of a listing, made anew when something was added."""
+        known = self._listed
+        if known is None or known[0] != len(self.events) or known[1] is not self.header:
+            fold = InfoFold.of(self.header, self.events)
+            self._listed = known = (len(self.events), self.header, fold.info())
+        return known[2]
 
 
 class MemoryStorage:
@@ -124,7 +132,6 @@ class MemoryStore:
         """Exchange the header."""
         kept = self._owned(claim)
         kept.header = deepcopy(header)
-        kept.info = InfoFold(kept.header, kept.info.state())
 
     async def commit(self, batches: Sequence[Batch]) -> list[StoreError | None]:
         """Store each batch whole, or say why not."""
@@ -144,7 +151,6 @@ class MemoryStore:
             return StaleWriter(msg)
         kept.events.extend(batch.events)
         kept.next_seq = batch.next_seq
-        kept.info.add(batch.events)
         grown, kept.grown = kept.grown, anyio.Event()
         grown.set()
         return None
@@ -174,9 +180,13 @@ class MemoryStore:
     async def sessions(self) -> AsyncIterator[SessionInfo]:
         """All sessions, the last active first."""
         self._check_open()
-        found = [kept.info.info() for kept in self._storage.sessions.values()]
+        found = [kept.info() for kept in self._storage.sessions.values()]
         for info in sorted(found, key=lambda info: (-info.last_activity, info.id)):
             yield info
+
+    async def info(self, session_id: str) -> SessionInfo:
+        """One session's line."""
+        return self._kept(session_id).info()
 
     async def wait(self, session_id: str, after: int, timeout: float) -> None:  # noqa: ASYNC109 - the port's
         """Return when there is more, or after `timeout` seconds."""

@@ -112,11 +112,12 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     Attributes:
         id: the session's id.
         title: the last `session/title`, else the start of the first prompt.
-        events, messages: how many events; how many of them are messages as they were said
-            (replacements, which say something again, left out).
+        events: how many there are; what was lost to damage is not counted.
+        messages: how many of them a person reads (`Session.extract_chat_messages`).
         created_at, last_activity: epoch milliseconds.
         bytes: what it takes in the store, None where that is not known.
         health: "ok", "open" (an open turn, owned or interrupted), "damaged", "unreadable".
+        damage: how many stretches cannot be read and were not accepted as lost.
         parent: the session it was forked from.
         source_format: what it was imported from.
         problem: one line, when health is not "ok".
@@ -130,6 +131,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     last_activity: int = 0
     bytes: int | None = None
     health: str = "ok"
+    damage: int = 0
     parent: str | None = None
     source_format: str | None = None
     problem: str | None = None
@@ -221,6 +223,14 @@ class SessionEventStore(Protocol):
 
     def sessions(self) -> AsyncIterator[SessionInfo]:
         """All sessions, the last active first. One bad session hides no other."""
+        ...
+
+    async def info(self, session_id: str) -> SessionInfo:
+        """One session's line of the listing.
+
+        Raises:
+            NoSuchSession: there is none.
+        """
         ...
 
     async def exists(self, session_id: str) -> bool:

@@ -48,24 +48,26 @@ class Transcript:
     def _fold(self) -> None:
         events = self._log.messages
         for event in events[self._seen :]:
-            message = self._read(event)
+            message = said(event, tools=self._tools, context=self._context)
             if message is not None:
                 self._seqs.append(event.seq)
                 self._messages.append(message)
                 self._taken = None
         self._seen = len(events)
 
-    def _read(self, event: AnyEvent) -> Message | None:
-        message = event.message
-        if event.surface_op != "append" or message is None or not message.content:
-            return None
-        if message.role == "tool":
-            return message if self._tools else None
-        if message.role == "assistant":
-            if self._tools or not message.tool_calls:
-                return message
-            said = tuple(block for block in message.content if type(block) is not ToolCall)
-            return msgspec.structs.replace(message, content=said) if said else None
-        if event.type == "user/message" and message.source.kind == PERSON:
+
+def said(event: AnyEvent, *, tools: bool = False, context: bool = False) -> Message | None:
+    """The event's message as a person reads it; None where it is nothing for a person."""
+    message = event.message if event.surface_op == "append" else None
+    if message is None or not message.content:
+        return None
+    if message.role == "tool":
+        return message if tools else None
+    if message.role == "assistant":
+        if tools or not message.tool_calls:
             return message
-        return message if self._context else None
+        text = tuple(block for block in message.content if type(block) is not ToolCall)
+        return msgspec.structs.replace(message, content=text) if text else None
+    if event.type == "user/message" and message.source.kind == PERSON:
+        return message
+    return message if context else None

@@ -33,7 +33,7 @@ Place: TypeAlias = tuple[int | None, int | None, str | None]
 
 
 class Count(Record, frozen=True, omit_defaults=False):
-    """A sum of tokens: `known` of them, and `unknown` requests that did not say how many."""
+    """A sum of tokens: `known` of them, and `unknown` answers that did not say how many."""
 
     known: int = 0
     unknown: int = 0
@@ -45,7 +45,7 @@ class Count(Record, frozen=True, omit_defaults=False):
 
     @classmethod
     def of(cls, tokens: int | None) -> Count:
-        """What one request reported."""
+        """What one answer reported."""
         return _UNKNOWN if tokens is None else cls(tokens)
 
     def __add__(self, other: Count) -> Count:
@@ -56,9 +56,13 @@ _UNKNOWN = Count(0, 1)
 
 
 class Tokens(Record, frozen=True, omit_defaults=False):
-    """Sums over `requests` requests; `reasoning` is a part of `output`, all others are disjoint."""
+    """Sums over `answers`; `reasoning` is a part of `output`, all others are disjoint.
 
-    requests: int = 0
+    An answer is what came back from a model: a message, a failed attempt, a summary. A request of
+    which nothing came back is in `Session.requests` alone.
+    """
+
+    answers: int = 0
     input: Count = Count()
     cache_read: Count = Count()
     cache_write: Count = Count()
@@ -72,7 +76,7 @@ class Tokens(Record, frozen=True, omit_defaults=False):
 
     @classmethod
     def of(cls, usage: Usage | None) -> Tokens:
-        """What one request reported; None means that it reported nothing."""
+        """What one answer reported; None means that it reported nothing."""
         usage = Usage() if usage is None else usage
         return cls(
             1,
@@ -85,7 +89,7 @@ class Tokens(Record, frozen=True, omit_defaults=False):
 
     def __add__(self, other: Tokens) -> Tokens:
         return Tokens(
-            self.requests + other.requests,
+            self.answers + other.answers,
             self.input + other.input,
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
@@ -188,7 +192,12 @@ class Spent:
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
-        return f"<Spent: {self.total.total.known} tokens in {self.total.requests} requests>"
+        total = self.total
+        count = total.total
+        said = f"at least {count.known}" if count.unknown else str(count.known)
+        said = "unknown" if count.unknown and not count.known else said
+        plural = "" if total.answers == 1 else "s"
+        return f"<Spent: {said} tokens in {total.answers} answer{plural}>"
 
 
 class SessionUsage(msgspec.Struct, frozen=True):
@@ -196,7 +205,7 @@ class SessionUsage(msgspec.Struct, frozen=True):
 
     `own` is what this session asked for itself (an import's whole seed included), `inherited` what
     it shares with the session that it was forked from. Over a family of forks, the sum of every
-    `own` counts each request once.
+    `own` counts each answer once.
     """
 
     own: Spent

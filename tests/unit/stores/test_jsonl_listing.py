@@ -21,6 +21,7 @@ from tests.unit.stores.jsonl_files import (
     saved,
 )
 from turnlog import jsontext
+from turnlog.errors import InvalidHeader, StoreError
 from turnlog.stores.jsonl import JsonlStore
 from turnlog.stores.jsonl.listing import info_of, keep_info
 from turnlog.stores.jsonl.names import folder_name
@@ -111,7 +112,7 @@ def test_a_garbled_sidecar_does_no_harm(tmp_path: Path, content: bytes) -> None:
     (folder / "info.json").write_bytes(content)
     assert listed(folder) == expected
     keep_info(folder)
-    assert json.loads((folder / "info.json").read_bytes())["version"] == 1
+    assert json.loads((folder / "info.json").read_bytes())["version"] == 2
 
 
 def test_a_damaged_session_is_listed_with_its_problem(tmp_path: Path) -> None:
@@ -121,10 +122,11 @@ def test_a_damaged_session_is_listed_with_its_problem(tmp_path: Path) -> None:
         info = listed(folder)
         assert info.health == "damaged"
         assert "no record" in (info.problem or "")
-        assert info.events == 3
+        assert (info.events, info.damage) == (2, 1)
         keep_info(folder)
     tenure = owning(folder)
-    accepted = event(3, {"ranges": []}, type_name="session/damage-acknowledged")
+    lost = {"firstSeq": 1, "lastSeq": 1, "reason": "x"}
+    accepted = event(3, {"ranges": [lost]}, type_name="session/damage-acknowledged")
     commit(tenure, [accepted])
     tenure.release()
     assert listed(folder).health == "ok"
@@ -199,3 +201,69 @@ async def test_a_header_that_grew_is_listed(tmp_path: Path) -> None:
     assert [info.source_format async for info in store.sessions()] == ["x/2"]
     assert [info.events async for info in store.sessions()] == [3]
     await store.close()
+
+
+def test_an_event_that_breaks_a_rule_is_listed_as_damage(tmp_path: Path) -> None:
+    """The listing agrees with what opening finds, also of what was added behind a sidecar."""
+    unplaced = event(3, prompt(3, "x").data, type_name="user/message")
+    folder = plain(tmp_path, *lines(TALK), line(unplaced))
+    info = listed(folder)
+    assert (info.health, info.events, info.messages, info.damage) == ("damaged", 3, 2, 1)
+    assert "breaks a rule" in (info.problem or "")
+    plain(tmp_path, *lines(TALK))
+    keep_info(folder)
+    assert listed(folder).health == "open"
+    plain(tmp_path, *lines(TALK), line(unplaced))
+    assert listed(folder) == info
+
+
+def test_a_replacement_behind_a_sidecar(tmp_path: Path) -> None:
+    """A replacement of what was listed before is no damage."""
+    folder = plain(tmp_path, *lines(TALK))
+    keep_info(folder)
+    summary = prompt(3, "sum", op={"op": "replace", "start": 0, "end": 2}, cited=[0, 2])
+    plain(tmp_path, *lines(TALK), line(summary))
+    info = listed(folder)
+    assert (info.health, info.events, info.messages) == ("open", 4, 2)
+
+
+def test_a_session_whose_log_is_gone_is_listed(tmp_path: Path) -> None:
+    """Where only locks and sidecars are left, the listing says so; a lock of 0 alone is nothing."""
+    folder = plain(tmp_path, *lines(TALK))
+    keep_info(folder)
+    (folder / "1.lock").touch()
+    (folder / "1.jsonl").unlink()
+    info = listed(folder)
+    assert (info.id, info.health) == ("a", "unreadable")
+    assert "its log is gone" in (info.problem or "")
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "0.lock").touch()
+    assert info_of(folder) is None
+
+
+async def test_one_session_s_line(tmp_path: Path) -> None:
+    """`info` is the session's line of the listing."""
+    saved(tmp_path, HEADER + b"".join(lines(TALK)))
+    store = JsonlStore(tmp_path)
+    await store.open()
+    assert [await store.info("a")] == [info async for info in store.sessions()]
+    await store.close()
+
+
+async def test_a_header_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """The error of a bad header names the session and the file that holds it."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "1.jsonl").write_bytes(b"\xff\xff\n")
+    store = JsonlStore(tmp_path)
+    await store.open()
+    with pytest.raises(InvalidHeader, match=r"session 'a': its header in a/1\.jsonl"):
+        await store.load("a")
+    await store.close()
+
+
+async def test_a_file_is_no_store(tmp_path: Path) -> None:
+    """A file where the store's folder should be is said to be one."""
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="expected a folder"):
+        await JsonlStore(tmp_path / "file").open()

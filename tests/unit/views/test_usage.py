@@ -55,7 +55,7 @@ def test_each_record_counts_once(session: Session) -> None:
         if answer or wire["type"] in ("assistant/attempt", "compaction/summary"):
             reported.append(wire["data"].get("usage", {}))
     total = session.usage().everything.total
-    assert total.requests == len(reported)
+    assert total.answers == len(reported)
     for count, field in ((total.input, "inputTokens"), (total.output, "outputTokens")):
         said = [usage[field] for usage in reported if field in usage]
         assert (count.known, count.unknown) == (sum(said), len(reported) - len(said))
@@ -90,7 +90,7 @@ def test_what_was_not_reported_is_unknown() -> None:
     say(session, Usage(output_tokens=3))
     say(session, None)
     total = session.usage().own.total
-    assert total.requests == 3
+    assert total.answers == 3
     assert total.output == Count(8, 1)
     assert total.input == Count(10, 2)
     assert total.output.exact is None
@@ -129,7 +129,7 @@ def test_an_answer_told_anew_counts_once() -> None:
     seq = say(session, KNOWN)
     op = {"op": "replace", "start": seq, "end": seq}
     say(session, KNOWN, surface_op=op, source_event_seqs=[seq])
-    assert session.usage().own.total.requests == 1
+    assert session.usage().own.total.answers == 1
 
 
 def test_models_are_told_apart() -> None:
@@ -150,7 +150,7 @@ def test_a_fork_inherits_what_its_parent_used() -> None:
     child = author.session.fork()
     say(child, Usage(1, 1))
     usage = child.usage()
-    assert (usage.inherited.total.requests, usage.own.total.requests) == (1, 1)
+    assert (usage.inherited.total.answers, usage.own.total.answers) == (1, 1)
     assert usage.everything.total.input.known == 11
 
 
@@ -168,8 +168,8 @@ def test_an_imported_seed_is_the_session_s_own() -> None:
         source={"parentSession": "elsewhere"},
     )
     imported = Session.from_events(header, made.events)
-    assert imported.usage().own.total.requests == 1
-    assert imported.fork().usage().own.total.requests == 0
+    assert imported.usage().own.total.answers == 1
+    assert imported.fork().usage().own.total.answers == 0
 
 
 def test_the_cost_is_known_only_if_all_of_it_is() -> None:
@@ -191,7 +191,7 @@ def test_the_cost_is_known_only_if_all_of_it_is() -> None:
 def test_the_wire_form_has_every_bucket() -> None:
     """An empty account says zero, bucket by bucket."""
     assert Tokens().to_dict() == {
-        "requests": 0,
+        "answers": 0,
         **{
             bucket: {"known": 0, "unknown": 0}
             for bucket in ("input", "cacheRead", "cacheWrite", "output", "reasoning")
@@ -206,3 +206,13 @@ def test_an_answer_of_no_turn_belongs_to_the_one_that_runs() -> None:
     author.begin_step()
     author.session.add_assistant([Text("hi")], usage=KNOWN)
     assert set(author.session.usage().own.by_step) == {(1, 1)}
+
+
+def test_an_account_is_shown_without_made_up_numbers() -> None:
+    """What an account looks like says how much of it is known."""
+    session = Author().session
+    assert repr(session.usage().own) == "<Spent: 0 tokens in 0 answers>"
+    say(session, None)
+    assert repr(session.usage().own) == "<Spent: unknown tokens in 1 answer>"
+    say(session, KNOWN)
+    assert repr(session.usage().own) == "<Spent: at least 115 tokens in 2 answers>"

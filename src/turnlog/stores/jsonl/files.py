@@ -53,7 +53,11 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> Generator[int]:
 
 def make_folder(path: Path) -> None:
     """Make the folder, private to its user, unless it is there."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        msg = f"jsonl:{path}: expected a folder, there is a file of that name"
+        raise StoreError(msg) from None
 
 
 def write_at(fd: int, data: bytes, offset: int) -> None:

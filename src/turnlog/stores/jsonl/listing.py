@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from turnlog import jsontext
-from turnlog.errors import TurnlogError
+from turnlog.errors import NoSuchSession, TurnlogError
 from turnlog.events import SessionHeader
 from turnlog.stores.info import InfoFold
 from turnlog.stores.jsonl.files import opened, publish, read_at
 from turnlog.stores.jsonl.lines import read_header
 from turnlog.stores.jsonl.names import Segment, folder_name, id_of, segments_in
 from turnlog.stores.jsonl.scan import Mark, Scan, scan, scan_on
-from turnlog.stores.jsonl.segments import complete
+from turnlog.stores.jsonl.segments import chain_of, complete
 from turnlog.stores.port import SessionInfo
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _FILE = "info.json"
-_VERSION = 1
+_VERSION = 2
 _MAX = 64 << 20
 _WORTH_KEEPING = 64 << 10  # bytes that were read, after which a reader keeps what it found
 
@@ -44,15 +44,16 @@ class _Kept(msgspec.Struct):
     changed: int
     header: dict[str, Any]
     state: dict[str, Any]
-    problem: str | None = None
 
 
 def info_of(folder: Path) -> SessionInfo | None:
     """A session's line, whatever state it is in; None if the folder holds no session."""
-    if not segments_in(folder):
-        return None
     try:
+        if not segments_in(folder):
+            chain_of(folder, id_of(folder.name))
         return _info(folder)
+    except NoSuchSession:
+        return None
     except (TurnlogError, OSError, ValueError) as error:
         return SessionInfo(id=id_in(folder), health="unreadable", problem=str(error))
 
@@ -83,15 +84,14 @@ def _info(folder: Path, *, always: bool = False) -> SessionInfo:
         if found is None or found.damage:
             known = None
     begun = 0 if known is None else known.mark.end
-    if known is None:
-        found = scan(folder, None)
-        known = _Known.from_scan(found)
-    elif found is not None:
+    if known is not None and found is not None:
         known = known.and_then(found)
+    if known is None:
+        begun, found = 0, scan(folder, None)
+        known = _Known.from_scan(found)
     if found is not None and (always or found.mark.end - begun > _WORTH_KEEPING):
         _keep(folder, known, changed)
-    problem = None if known.fold.state().get("accepted") else known.problem
-    return known.fold.info(size=_bytes_of(folder), problem=problem)
+    return known.fold.info(size=_bytes_of(folder))
 
 
 class _Known:
@@ -100,33 +100,26 @@ class _Known:
     Args:
         fold: of the events up to `mark`.
         mark: how far that is.
-        problem: what is wrong with the log.
         changed: when the segment was last changed, in nanoseconds, if it was looked up.
     """
 
-    def __init__(
-        self, fold: InfoFold, mark: Mark, problem: str | None, changed: int | None = None
-    ) -> None:
+    def __init__(self, fold: InfoFold, mark: Mark, changed: int | None = None) -> None:
         self.fold = fold
         self.mark = mark
-        self.problem = problem
         self._changed = changed
+        fold.next_seq = mark.next_seq
 
     @classmethod
     def from_scan(cls, found: Scan) -> _Known:
         """What a whole log says."""
-        known = cls(InfoFold(found.mark.header), found.mark, None)
-        known.problem = found.damage[0].reason if found.damage else None
-        return known.and_then(found)
+        return cls(InfoFold.of(found.mark.header, found.events, found.damage), found.mark)
 
-    def and_then(self, found: Scan) -> _Known:
-        """What is known when more was read."""
+    def and_then(self, found: Scan) -> _Known | None:
+        """What is known when more was read; None if that takes the whole log."""
         fold = self.fold
-        if found.mark.header != fold.header:
-            fold = InfoFold(found.mark.header, fold.state())
-        fold.add(found.events)
-        fold.next_seq = found.mark.next_seq
-        return _Known(fold, found.mark, self.problem)
+        if found.mark.header != fold.header or not fold.follow(found.events):
+            return None
+        return _Known(fold, found.mark)
 
     def fits(self, changed: int) -> bool:
         """Whether the segment is still as it was."""
@@ -146,18 +139,15 @@ def _known(folder: Path, top: Segment) -> _Known | None:
         with opened(folder / _FILE) as fd:
             kept = _read_kept(read_at(fd, 0, _MAX))
         header = SessionHeader.from_dict(kept.header)
+        fold = InfoFold(header, kept.state)
     except (OSError, ValueError, TurnlogError):
         return None
     if (kept.version, kept.token) != (_VERSION, top.token) or not 0 <= kept.end <= kept.size:
         return None
-    fresh = InfoFold(header).state()
-    if folder_name(header.id) != folder.name or not all(
-        type(kept.state.get(key)) is type(value) for key, value in fresh.items()
-    ):
+    if folder_name(header.id) != folder.name:
         return None
-    fold = InfoFold(header, kept.state)
     mark = Mark(top, kept.end, kept.size, fold.next_seq, header)
-    return _Known(fold, mark, kept.problem, kept.changed)
+    return _Known(fold, mark, kept.changed)
 
 
 def _read_kept(raw: bytes) -> _Kept:
@@ -174,7 +164,6 @@ def _keep(folder: Path, known: _Known, changed: int) -> None:
         changed,
         mark.header.to_dict(),
         known.fold.state(),
-        known.problem,
     )
     with suppress(OSError):  # a folder that cannot be written is read again each time
         publish(folder / _FILE, jsontext.encode(kept), durable=False)

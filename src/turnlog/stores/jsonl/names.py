@@ -19,6 +19,7 @@ MAX_NAME = 180
 _KEPT_OF_LONG = 100
 _UNSAFE = re.compile(rb"[^a-z0-9_-]")
 _RESERVED = re.compile(rb"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])\Z")  # devices, on Windows
+_REMNANT = re.compile(r"(?:[1-9][0-9]{0,17}\.lock|torn-.*|info\.json|inbox\.jsonl)\Z")
 _SEGMENT = re.compile(r"([1-9][0-9]{0,17})\.jsonl(\.zst)?\Z")
 
 
@@ -71,6 +72,14 @@ def segments_in(folder: Path) -> list[Segment]:
         if match:
             found[int(match[1])] = Segment(int(match[1]), folder / name, match[2] is not None)
     return [found[token] for token in sorted(found)]
+
+
+def remnants_in(folder: Path) -> list[str]:
+    """Names of what only a session that was there leaves behind besides its segments."""
+    try:
+        return sorted(entry.name for entry in folder.iterdir() if _REMNANT.match(entry.name))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def lock_path(folder: Path, token: int) -> Path:

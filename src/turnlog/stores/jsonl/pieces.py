@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from turnlog.codec import decode_line
-from turnlog.errors import AdmissionError
+from turnlog.errors import AdmissionError, why_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +83,7 @@ def mend(
         return
     read = list(_records_in(line))
     if not read:
-        fault = f"no record: {error}"[:200]
+        fault = f"no record: {why_unreadable(error)}"[:200]
         yield piece_of(place, offset, at, len(line) + 1, frame, None, fault, 1)
         return
     done = 0

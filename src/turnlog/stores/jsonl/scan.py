@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from turnlog.errors import InvalidHeader
+from turnlog.errors import InvalidHeader, UnsupportedVersion
 from turnlog.events import AnyEvent, SessionHeader
 from turnlog.log import Damage
 from turnlog.stores.jsonl.files import opened
@@ -71,9 +71,13 @@ def scan(folder: Path, session_id: str | None) -> Scan:
     links = chain_of(folder, session_id)
     first, head = links[0].segment, read_head(links[0].segment)
     if first.token != 1 or head is None:
-        msg = f"{folder.name}: the segment that holds the session's header is lost"
+        msg = f"session {session_id!r}: {folder.name}/1.jsonl, which holds its header, is lost"
         raise InvalidHeader(msg)
-    header = read_header(head.line)
+    try:
+        header = read_header(head.line)
+    except (InvalidHeader, UnsupportedVersion) as error:
+        msg = f"session {session_id!r}: its header in {first.place} cannot be read: {error}"
+        raise type(error)(msg) from None
     for joined in (True, False):  # faults are looked into line by line
         pieces: list[Piece] = []
         ends = [_read_link(link, pieces, joined=joined) for link in links]

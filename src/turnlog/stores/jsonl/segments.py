@@ -16,7 +16,7 @@ from turnlog.errors import InvalidHeader, NoSuchSession
 from turnlog.stores.jsonl.files import opened, read_at
 from turnlog.stores.jsonl.frames import Frames
 from turnlog.stores.jsonl.lines import LINE_MAX
-from turnlog.stores.jsonl.names import Segment, segments_in
+from turnlog.stores.jsonl.names import Segment, remnants_in, segments_in
 from turnlog.stores.port import Owner
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def chain_of(folder: Path, session_id: str) -> list[Link]:
 
     Raises:
         NoSuchSession: there is none.
-        InvalidHeader: there is a file, and not even its first line is complete.
+        InvalidHeader: there is a file, and not even its first line is complete; or the files are
+            gone, and what stood beside them is not.
     """
     segments = segments_in(folder)
     top = complete(segments)
@@ -125,6 +126,13 @@ def chain_of(folder: Path, session_id: str) -> list[Link]:
         return _chain(segments, *top)
     if segments:
         msg = f"session {session_id!r}: the header in {segments[0].place} is cut off"
+        raise InvalidHeader(msg)
+    left = remnants_in(folder)
+    if left:
+        msg = (
+            f"session {session_id!r}: its log is gone, no {folder.name}/1.jsonl (only "
+            f"{', '.join(left)} is left)"
+        )
         raise InvalidHeader(msg)
     msg = f"no session {session_id!r} in jsonl:{folder.parent}"
     raise NoSuchSession(msg)

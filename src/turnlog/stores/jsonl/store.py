@@ -16,6 +16,7 @@ from anyio import to_thread
 
 from turnlog import jsontext
 from turnlog.errors import (
+    NoSuchSession,
     SessionExists,
     StaleWriter,
     StoreClosed,
@@ -113,6 +114,18 @@ class JsonlStore:
             publish(first.path, pack(line) if self._packed else line, durable=self._durable)
             if self._durable:
                 sync_folder(self._root)
+
+    async def info(self, session_id: str) -> SessionInfo:
+        """One session's line."""
+        return await self._run(self._info, session_id)
+
+    def _info(self, session_id: str) -> SessionInfo:
+        folder = self._existing(session_id)
+        found = info_of(folder)
+        if found is None:
+            msg = f"no session {session_id!r} in {self.url}"
+            raise NoSuchSession(msg)
+        return found
 
     async def exists(self, session_id: str) -> bool:
         """Whether there is a session with that id."""

@@ -130,6 +130,7 @@ class ReadingTests(StoreSuite):
         assert [infos[i].parent for i in "abc"] == ["p", None, None]
         assert [infos[i].source_format for i in "abc"] == ["dsh/v4", None, None]
         assert {info.created_at for info in infos.values()} == {NOON}
+        assert [await store.info(i) for i in "abc"] == [infos[i] for i in "abc"]
 
     async def test_a_bad_session_hides_no_other(self, handles: Handles) -> None:
         """A session that cannot be read is listed as unreadable, and the others as ever."""
