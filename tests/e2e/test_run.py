@@ -12,9 +12,11 @@ import anyio
 import pytest
 
 from tests.e2e.children import command
-from tests.e2e.command import done, read, turnlog
+from tests.e2e.command import done, read, turnlog, write
 from tests.e2e.scripts import call, write_script, write_tools
 from tests.servers.chat_server import Reply, chat_server, delta, words
+from turnlog.commands import Prompt
+from turnlog.stores import open_store
 
 HOSTILE = "\x1b]0;owned\x07\x9b2J\u202egnp.exe"
 
@@ -256,6 +258,23 @@ def test_nothing_to_go_on_with(folder: Path) -> None:
     assert (result.status, result.out) == (1, "")
     assert "nothing waits to be run" in result.err
     assert done("events", "s").out == before
+
+
+def test_prompts_that_wait_are_run(folder: Path) -> None:
+    """Without a prompt, what waits in the inbox has its turns; each prompt is shown."""
+    store = f"jsonl:{folder / 'store'}"
+    write(store, "s", lambda _: None)
+
+    async def post() -> None:
+        async with open_store(store) as opened:
+            for text in ("first", "second"):
+                await opened.inbox("s").post(Prompt(text))
+
+    anyio.run(post)
+    result = turnlog("run", "--session", "s", "--model", write_script(folder, "one", "two"))
+    assert (result.status, result.out) == (0, "one\ntwo\n")
+    assert result.err.splitlines()[:2] == ["[prompt] first", "[prompt] second"]
+    assert_sound("s")
 
 
 # -- approvals ---------------------------------------------------------------------------------

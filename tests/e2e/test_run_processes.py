@@ -198,19 +198,23 @@ def test_a_session_in_use(folder: Path) -> None:
 
 
 def test_tail_follows_a_running_turn(folder: Path) -> None:
-    """`tail` shows the chunks of another process while the answer is still coming."""
-    model = write_script(folder, ["Once upon", " a time", HANG])
-    with child("run", "tell", "--model", model, "--session", "s") as running:
-        running.until("a time")
+    """`tail` shows what another process streams while the answer is still coming."""
+    model = write_script(folder, ["One,", call("gate", path="go")], ["two,", " three", HANG])
+    run = ["run", "count", "--model", model, "--tool", "tools:gate", "--session", "s"]
+    with child(*run) as running:
+        running.until("One,")
         with child("tail", "s", "--from", "0", "--json") as tail:
-            seen: list[Any] = []
-            while len(seen) < 2 or seen[-2]["type"] != "assistant/chunk":
-                seen.append(tail.event())
-            assert seen[-1]["data"]["chunk"]["text"] == " a time"
+            tail.until('"type":"tool/call"', "\n")
+            (folder / "go").touch()
+            event: dict[str, Any] = {}
+            while event.get("data", {}).get("chunk", {}).get("text") != " three":
+                event = tail.event()
+            assert running.process.poll() is None
             running.signal()
-            tail.until('"type":"turn/end"')
+            tail.until('"type":"turn/end"', "\n")
             tail.signal()
             assert tail.status() == 0
+        assert running.status() == 1
 
 
 # -- chat --------------------------------------------------------------------------------------
