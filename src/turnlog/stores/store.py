@@ -86,8 +86,10 @@ class Store:
         await self.backend.open()
         self._writer = Writer(self.backend)
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
-        await tasks.start(self._writer.run)
-        self._stack.callback(tasks.cancel_scope.cancel)
+        tasks.start_soon(self._writer.run)
+        self._stack.callback(self._writer.stop)
+        with anyio.CancelScope(shield=True):
+            await self._writer.ready.wait()
         return self
 
     async def __aexit__(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 
 import anyio
-from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal
 
 from turnlog.errors import QueueFull, StaleWriter, StoreClosed, StoreError, WriteFailed
@@ -62,6 +61,8 @@ class Writer:
         self._hurry = anyio.Event()
         self._room = anyio.Event()
         self._thread = 0  # the event loop's
+        self.ready = anyio.Event()
+        self._scope = anyio.CancelScope(shield=True)
         self._portal: BlockingPortal | None = None  # how other threads reach it
         self._closed = False
         self._idle = True
@@ -156,19 +157,24 @@ class Writer:
                 f"session {outbox.claim.session_id!r}: the store was closed before the flush"
             )
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Drain until cancelled."""
+    async def run(self) -> None:
+        """Drain until `stop`; a cancel from outside must not stop it before what waits is durable."""
         self._thread = threading.get_ident()
-        async with BlockingPortal() as self._portal:
-            task_status.started()
-            while True:
-                await self._wake.wait()
-                if self._window and not self._hurry.is_set():
-                    with anyio.move_on_after(self._window):
-                        await self._hurry.wait()
-                self._wake, self._hurry = anyio.Event(), anyio.Event()
-                await self._drain()
-                self._again()
+        with self._scope:
+            async with BlockingPortal() as self._portal:
+                self.ready.set()
+                while True:
+                    await self._wake.wait()
+                    if self._window and not self._hurry.is_set():
+                        with anyio.move_on_after(self._window):
+                            await self._hurry.wait()
+                    self._wake, self._hurry = anyio.Event(), anyio.Event()
+                    await self._drain()
+                    self._again()
+
+    def stop(self) -> None:
+        """End `run`; after `close`."""
+        self._scope.cancel()
 
     def _again(self) -> None:
         """After a drain: go on at once for who waits or for a backlog, else after the window."""
