@@ -14,7 +14,7 @@ with `values[i]` as `chunk[field]`. docs/log-format.md is the public description
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -22,13 +22,26 @@ import msgspec
 from turnlog import jsontext
 from turnlog.content import ReasoningDelta, TextDelta, ToolCallDelta
 from turnlog.errors import AdmissionError, InvalidEnvelope
-from turnlog.events import AnyEvent, AssistantChunk, Event, Replace, event_type
+from turnlog.events import (
+    EVENT_TYPES,
+    AnyEvent,
+    AssistantChunk,
+    Event,
+    Replace,
+    event_type,
+)
 from turnlog.jsontext import is_array, is_object
 from turnlog.log import make_event
 
 MIN_RUN = 3
 MAX_RUN = 4096
 MAX_RUN_BYTES = 1 << 20
+MAX_UNPACKED = 96 << 20
+"""What the payloads of one run may take, in bytes: what they share is repeated for each."""
+MAX_RANGE = 1 << 22
+"""Longest run of seqs that is read, where it stands alone and takes no room."""
+MAX_SEQS = 1 << 20
+"""How many seqs are read otherwise."""
 
 _FIELDS = {TextDelta: "text", ReasoningDelta: "text", ToolCallDelta: "argumentsDelta"}
 _CHUNK = "assistant/chunk"
@@ -145,11 +158,12 @@ class _Run:
         ):
             return False
         value = raw[len(self.head) : len(raw) - len(self.tail)]
-        if not _is_string(value):
+        shared, size = len(self.head) + len(self.tail), self.size + len(value)
+        if shared * (len(events) + 1) + size > MAX_UNPACKED or not _is_string(value):
             return False
         events.append(event)
         self.values.append(value)
-        self.size += len(value)
+        self.size = size
         return True
 
     def write(self, lines: list[bytes]) -> None:
@@ -286,29 +300,30 @@ def decode_lines(lines: bytes) -> list[AnyEvent] | None:
     None when anything about them is out of the ordinary: `decode_line` will say what.
     """
     try:
-        lines.decode()  # the decoder does not look into payloads
+        if not lines.isascii():
+            lines.decode()  # the decoder does not look into payloads
         found = _lines(lines)
         if len(found) != lines.count(b"\n") + (not lines.endswith(b"\n")):
             return None
         check = 0 if jsontext.has_long_number(lines) else _NEVER_DEEP
         events: list[AnyEvent] = []
+        unset, kinds = msgspec.UNSET, EVENT_TYPES  # looked up once, not for every line
         for line in found:
             name, seq, raw = line.type, line.seq, bytes(line.data)
-            if name is msgspec.UNSET or line.run is not msgspec.UNSET:
+            if name is unset or line.run is not unset:
                 events += _spread(_run_of(line))
                 continue
             if len(raw) > check:
                 _payload(raw, seq)
-            if line.dt is not msgspec.UNSET or line.field is not msgspec.UNSET or line.values:
+            if line.dt is not unset or line.field is not unset or line.values is not unset:
                 return None
-            kind = event_type(name)
+            kind = kinds.get(name)
             reading = jsontext.decode if kind is None else kind.read
-            op = line.surface_op or None
-            ignorable = line.ignorable is True
-            if line.source_event_seqs is msgspec.UNSET and (op is None or op == "append"):
-                events.append(Event(name, seq, line.time, raw, op, None, ignorable, None, reading))
+            op, cited, ignorable = line.surface_op or None, line.source_event_seqs, line.ignorable
+            if cited is unset and ignorable is unset and (op is None or op == "append"):
+                events.append(Event(name, seq, line.time, raw, op, None, False, None, reading))
                 continue
-            cited = line.source_event_seqs
+            ignorable = ignorable is True
             cited = unpack_seqs(cited, seq) if isinstance(cited, list) else None
             events.append(
                 make_event(
@@ -362,21 +377,33 @@ def _spread(wire: _RunLine) -> list[AnyEvent]:
         msg = "a packed run has one value a member and one gap less"
         raise InvalidEnvelope(msg, seq=wire.seq, value=wire.field)
     head += b'"%s":' % wire.field.encode()
+    size = (len(head) + len(tail)) * len(wire.values) + sum(map(_length, wire.values))
+    if size > MAX_UNPACKED:
+        msg = f"a packed run of {size} bytes, at most {MAX_UNPACKED} are unpacked"
+        raise InvalidEnvelope(msg, seq=wire.seq, value=size)
+    times = list(accumulate(wire.dt, initial=wire.time))
+    if min(times) < jsontext.INT_MIN or max(times) > jsontext.INT_MAX:
+        msg = "a packed run with times that are no epoch milliseconds"
+        raise InvalidEnvelope(msg, seq=wire.seq, value=wire.time)
+    if wire.seq + len(times) - 1 > jsontext.INT_MAX:
+        msg = "a packed run with seqs beyond 64 bits"
+        raise InvalidEnvelope(msg, seq=wire.seq, value=len(times))
     _payload(head + b'""' + tail, wire.seq)
     kind = event_type(_CHUNK)
     reading = jsontext.decode if kind is None else kind.read
     events: list[AnyEvent] = []
-    time = wire.time
-    for i, value in enumerate(wire.values):
+    for i, (value, time) in enumerate(zip(wire.values, times, strict=True)):
         token = bytes(value)
         if not _is_string(token):
             msg = "a packed run holds strings"
             raise InvalidEnvelope(msg, seq=wire.seq + i, value=token[:80])
-        if i:
-            time += wire.dt[i - 1]
         raw = head + token + tail
         events.append(Event(_CHUNK, wire.seq + i, time, raw, None, None, False, None, reading))
     return events
+
+
+def _length(value: msgspec.Raw) -> int:
+    return len(memoryview(value))
 
 
 def _run_with_surrogates(line: bytes) -> _RunLine:
@@ -395,11 +422,12 @@ def _run_with_surrogates(line: bytes) -> _RunLine:
     return _RunLine(head.run, head.seq, head.time, head.dt, head.field, raw, tokens)
 
 
-def unpack_seqs(packed: Any, seq: int | None = None) -> list[Any]:
-    """The seqs of a list in which [first, last] stands for a run.
+def unpack_seqs(packed: Any, seq: int | None = None) -> Sequence[Any]:
+    """The seqs of a list in which [first, last] stands for a run; a range if that is all of it.
 
     Raises:
-        InvalidEnvelope: a pair that is no run, or one beyond the event's own seq.
+        InvalidEnvelope: a pair that is no run, or one beyond the event's own seq; or more seqs
+            than `MAX_SEQS`, or `MAX_RANGE` in a lone run.
     """
     if not is_array(packed):
         return packed
@@ -413,7 +441,13 @@ def unpack_seqs(packed: Any, seq: int | None = None) -> list[Any]:
         first, last = item
         if last < first or (seq is not None and last >= seq):
             raise InvalidEnvelope("expected [first, last] before seq", seq=seq, value=item)
-        seqs.extend(range(first, last + 1))
+        run, most = range(first, last + 1), MAX_RANGE if len(packed) == 1 else MAX_SEQS
+        if last - first >= most - len(seqs):
+            msg = f"more than {most} seqs in sourceEventSeqs"
+            raise InvalidEnvelope(msg, seq=seq, value=item)
+        if len(packed) == 1:
+            return run
+        seqs.extend(run)
     return seqs
 
 

@@ -417,7 +417,9 @@ class EventType:
         self.admit: Callable[[Any, int], tuple[bytes, Any]] = self._admit
         if self.codec is not None:
             self.admit = self.codec.admission(free, self._admit)
-        self.read: Reading = self._read
+        self.read: Callable[[bytes], Any] = jsontext.decode
+        if self.codec is not None:
+            self.read = self.codec.reading()
 
     def __repr__(self) -> str:
         return f"EventType({self.name!r})"
@@ -438,14 +440,6 @@ class EventType:
             return raw, codec.decode(raw)
         except msgspec.ValidationError as error:
             raise InvalidPayload(f"{self.name}: {error}", seq=seq, value=data) from None
-
-    def _read(self, raw: bytes) -> Any:
-        if self.codec is not None:
-            try:
-                return self.codec.decode(raw)
-            except msgspec.ValidationError:
-                pass
-        return jsontext.decode(raw)
 
 
 def _core() -> Iterable[EventType]:
@@ -625,6 +619,7 @@ class Reading(Protocol):
 
 D = TypeVar("D")
 _UNREAD: Any = msgspec.UNSET
+_set = msgspec.structs.force_setattr
 _SHOWN = 100  # bytes of a payload in an event's repr
 
 
@@ -659,13 +654,15 @@ class Event(msgspec.Struct, Generic[D], frozen=True, eq=False, gc=False):
         data = self._data
         if data is _UNREAD:
             data = self.reading(self.raw)
-            msgspec.structs.force_setattr(self, "_data", data)
+            _set(self, "_data", data)
         return data
 
     @property
     def message(self) -> Message | None:
         """The message of a message event that we can read, else None."""
-        data: Any = self.data
+        data: Any = self._data
+        if data is _UNREAD:
+            data = self.data
         if type(data) is Message:
             return data
         if type(data) in _CARRIERS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, cast, overload
+from typing import Any, Protocol, cast, overload
 
 import msgspec
 
@@ -57,9 +57,6 @@ from turnlog.upcasts import reread
 
 _INT = {int}
 _EARLIEST, _LATEST = jsontext.INT_MIN, jsontext.INT_MAX
-# Appended without citing anything, these break no rule of surface or provenance, and while no call
-# is open there is nothing else to do.
-_PLAIN_MESSAGES = frozenset({"user/message", "context/message", "assistant/message"})
 _seq_of = attrgetter("seq")
 
 
@@ -230,9 +227,9 @@ class SessionLog:
         if (
             surface_op == "append"
             and source_event_seqs is None
-            and type_name in _PLAIN_MESSAGES
+            and kind.surface
             and not self._calls
-        ):
+        ):  # citing nothing, with no call to cite: no rule is left to break
             event = Event(
                 type_name, seq, time, raw, "append", None, False, None, kind.read, snapshot
             )
@@ -260,12 +257,25 @@ class SessionLog:
         Raises:
             AdmissionError: it breaks a rule; nothing changed.
         """
-        if event.seq != self.next_seq:
-            msg = f"expected seq {self.next_seq}, got {event.seq}"
-            raise SeqOutOfOrder(msg, seq=event.seq, value=event.seq)
-        if event.seq < (self.header.source_length or 0):
+        seq = event.seq
+        if seq != self.next_seq:
+            msg = f"expected seq {self.next_seq}, got {seq}"
+            raise SeqOutOfOrder(msg, seq=seq, value=seq)
+        if seq < (self.header.source_length or 0):
             event = reread(self.header, event)
-        kind = event_type(event.type)
+        kind = EVENT_TYPES.get(event.type)
+        if (
+            event.surface_op == "append"
+            and event.source_event_seqs is None
+            and kind is not None
+            and kind.surface
+            and not self._calls
+        ):  # as in `admit`
+            self._events.append(event)
+            self.next_seq = seq + 1
+            self.messages.append(event)
+            self.surface.append(seq)
+            return
         if event.surface_op is None and event.source_event_seqs is None:
             if kind is not None and kind.surface:
                 raise _missing_op(event)
@@ -424,25 +434,44 @@ class SessionLog:
                 self._calls.pop(call.id, None)  # the id is used again: another call
 
 
-def unacknowledged(log: SessionLog) -> list[Damage]:
+class _Damaged(Protocol):
+    """A log or a session."""
+
+    @property
+    def events(self) -> Sequence[AnyEvent]: ...
+    @property
+    def damage(self) -> Sequence[Damage]: ...
+
+
+def unacknowledged(log: _Damaged) -> list[Damage]:
     """The damage that no `session/damage-acknowledged` covers."""
     if not log.damage:
         return []
-    accepted: list[tuple[object, ...]] = []
+    seqs: list[tuple[int, int]] = []
+    places: list[tuple[object, object]] = []
     for event in log.events:
         if event.type == "session/damage-acknowledged" and type(event.data) is DamageAcknowledged:
-            accepted += [
-                _key(r.get("firstSeq"), r.get("lastSeq"), r.get("offset"), r.get("place"))
-                for r in event.data.ranges
-            ]
-    return [
-        d for d in log.damage if _key(d.first_seq, d.last_seq, d.offset, d.place) not in accepted
-    ]
+            for lost in event.data.ranges:
+                match lost:
+                    case {"firstSeq": int(first), "lastSeq": int(last)}:
+                        seqs.append((first, last))
+                    case _:
+                        places.append((lost.get("offset"), lost.get("place")))
+    seqs.sort()
+    return [d for d in log.damage if not _accepted(d, seqs, places)]
 
 
-def _key(first: object, last: object, offset: object, place: object) -> tuple[object, ...]:
-    """What damage is known by: its seqs, which a fork keeps, or else its bytes."""
-    return (offset, place) if first is None else (first, last)
+def _accepted(
+    damage: Damage, seqs: list[tuple[int, int]], places: list[tuple[object, object]]
+) -> bool:
+    """Whether it was accepted: by its seqs, which a fork keeps, or else by its bytes."""
+    if damage.first_seq is None or damage.last_seq is None:
+        return (damage.offset, damage.place) in places
+    missing = damage.first_seq
+    for first, last in seqs:
+        if first <= missing <= last:
+            missing = last + 1
+    return missing > damage.last_seq
 
 
 def _unknown(type_name: object) -> str:

@@ -237,6 +237,26 @@ class Codec(Generic[R]):
                 pass
         return self.convert(jsontext.decode(raw))
 
+    def reading(self) -> Callable[[bytes], Any]:
+        """`read(raw)`: the record in `raw`, or the plain JSON if it has another shape.
+
+        A closure, because this runs for every event that is loaded and looked at.
+        """
+        fast, decode = self._fast, self.decode
+
+        def read(raw: bytes) -> Any:
+            if _DEL not in raw:
+                try:
+                    return fast(raw)
+                except (msgspec.DecodeError, RecursionError):
+                    pass
+            try:
+                return decode(raw)
+            except msgspec.ValidationError:
+                return jsontext.decode(raw)
+
+        return read
+
     def convert(self, plain: Any) -> R:
         """The record in a plain value, with what we do not know in `extra`.
 
