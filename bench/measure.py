@@ -143,7 +143,9 @@ def dsh(script: Path, *arguments: str) -> dict[str, Any]:
 def fresh(*arguments: str, **environment: str) -> dict[str, Any]:
     """The JSON that a fresh Python process prints as its last line."""
     env = {**os.environ, **environment}
-    ran = subprocess.run(  # noqa: S603
-        [sys.executable, *arguments], check=True, capture_output=True, env=env, cwd=HERE
-    )
+    command = [sys.executable, *arguments]
+    ran = subprocess.run(command, check=False, capture_output=True, env=env, cwd=HERE)  # noqa: S603
+    if ran.returncode:
+        msg = f"{' '.join(command)}: {ran.stderr.decode()}"
+        raise RuntimeError(msg)
     return json.loads(ran.stdout.splitlines()[-1])
