@@ -445,7 +445,7 @@ def unpack_seqs(packed: Any, seq: int | None = None) -> Sequence[Any]:
         if last - first >= most - len(seqs):
             msg = f"more than {most} seqs in sourceEventSeqs"
             raise InvalidEnvelope(msg, seq=seq, value=item)
-        if len(packed) == 1:
+        if len(packed) == 1 and len(run) >= MIN_RUN:
             return run
         seqs.extend(run)
     return seqs

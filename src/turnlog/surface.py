@@ -168,7 +168,10 @@ class Surface:
             msg = f"start {op.start} (position {first}) lies after end {op.end} (position {last})"
             raise ReplaceOutOfOrder(msg, seq=seq, value=(op.start, op.end))
         shadowed = tuple(self._seqs[first : last + 1])
-        missing = set(shadowed).difference(cited or ())
+        if type(cited) is range:  # which may be far longer than the surface
+            missing = {node for node in shadowed if node not in cited}
+        else:
+            missing = set(shadowed).difference(cited or ())
         if missing:
             listed = sorted(missing)
             msg = (
@@ -183,7 +186,10 @@ class Surface:
 
         It takes the first place of the nodes it cites that are still there (semantics, Damage).
         """
-        found = sorted(p for p in map(self.position, cited or ()) if p is not None)
+        if type(cited) is range:
+            found = [p for p, node in enumerate(self._seqs) if node in cited]
+        else:
+            found = sorted(p for p in map(self.position, cited or ()) if p is not None)
         if not found:
             return None
         shadowed = tuple(self._seqs[p] for p in found)

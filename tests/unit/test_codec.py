@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from turnlog import Session
 from turnlog.codec import (
     MAX_RUN,
     decode_line,
+    decode_lines,
     encode_event,
     encode_lines,
     event_from_dict,
@@ -129,6 +131,35 @@ def test_runs_have_limits_too() -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"time": 2**63 - 5, "dt": [10, 0]},
+        {"time": 5 - 2**63, "dt": [-10, 10]},
+        {"dt": [2**63, -(2**63)]},
+        {"seq": 2**63 - 2},
+    ],
+)
+def test_the_members_of_a_run_stay_within_64_bits(change: dict[str, Any]) -> None:
+    """A run whose later times or seqs leave 64 bits is refused, alone and among other lines."""
+    raw = line({**RUN, **change})
+    with pytest.raises(InvalidEnvelope):
+        decode_line(raw)
+    assert decode_lines(raw + b"\n") is None
+
+
+def test_what_a_run_shares_is_not_repeated_without_bounds() -> None:
+    """A run whose payloads would take more than 96 MiB is refused, and never written."""
+    shared = {**RUN["data"], "more": "x" * (1 << 20)}
+    wire = {**RUN, "data": shared, "values": [""] * 97, "dt": [0] * 96}
+    with pytest.raises(InvalidEnvelope, match="unpacked"):
+        decode_line(line(wire))
+    events = decode_line(line({**wire, "values": [""] * 95, "dt": [0] * 94}))
+    more = [msgspec.structs.replace(event, seq=event.seq + 95) for event in events]
+    lines = encode_lines([*events, *more]).split(b"\n")[:-1]
+    assert [len(decode_line(one)) for one in lines] == [95, 95]
+
+
+@pytest.mark.parametrize(
     "payload",
     [rb'{ "a" : 1.50 , "b":"\u0041" }', rb'{"half" : "\ud800"}', b"null", b" 7", b'{"a":1,"a":2}'],
 )
@@ -195,6 +226,16 @@ def test_packing_of_seqs() -> None:
     assert pack_seqs(range(2, 4)) == [2, 3]
     assert pack_seqs([]) == []
     assert unpack_seqs([3, [7, 10], 30]) == [3, 7, 8, 9, 10, 30]
+
+
+def test_a_run_of_seqs_takes_no_room() -> None:
+    """A lone run stays a range; what it and what a list may stand for is bounded."""
+    assert unpack_seqs([[0, 3_999_999]]) == range(4_000_000)
+    assert unpack_seqs([[5, 5]]) == [5]
+    bombs = ([[0, 3_999_999_999]], [[0, 3_999_999_999], 4_000_000_000], [[0, 999_999]] * 2)
+    for bomb in bombs:
+        with pytest.raises(InvalidEnvelope, match="more than"):
+            unpack_seqs(bomb, 2**40)
 
 
 def test_both_ways_to_write_provenance_are_one() -> None:

@@ -6,7 +6,7 @@ Lines are split on LF only and are bounded; what cannot be read is kept apart, w
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from turnlog import jsontext
 from turnlog.codec import decode_line, decode_lines, encode_lines
@@ -25,6 +25,8 @@ LINE_MAX = 80 << 20
 _BLOCK = 256 << 10  # stays in the processor's cache while it is read
 _seq_of = attrgetter("seq")
 _HEADER = b'{"format":'
+_SHORTEST = len(b'{"type":"x","seq":0,"time":0,"data":0}')  # a record that says nothing
+_NUL, _NO_RECORD = "NUL bytes", "no record: no JSON object of that kind"
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -111,45 +113,85 @@ def _pieces(
         frame: the length of that frame.
         joined: whether lines whose seqs follow on each other make one piece.
     """
+    if not lines.strip():
+        return
     events = decode_lines(lines) if joined else None
     if events and _follow(events):
         yield piece_of(place, offset, 0, len(lines) + 1, frame, events)
         return
     clean = is_text(lines)  # the decoder does not look into payloads
     events = []
-    begin = at = 0  # of the lines in `events`, of this line
-    following = -1
-    for line in lines.split(b"\n"):
-        try:
-            if line.startswith(_HEADER):
-                found, header = [], read_header(line)
-            else:
-                if not clean:
-                    line.decode()
-                found, header = decode_line(line), None
-        except (AdmissionError, InvalidHeader, ValueError) as error:
-            fault, header = error, None
-            found = None
-        else:
-            fault = None
-            if found and joined and found[0].seq == following:
-                events += found
-                following += len(found)
-                at += len(line) + 1
-                continue
+    begin = following = -1  # where the lines in `events` begin, the seq after them
+    for at, length, line, junk in _stretches(lines):
+        found, header, fault = ([], None, None) if junk else _read(line, clean=clean)
+        if found and joined and found[0].seq == following:
+            events += found
+            following += len(found)
+            continue
         if events:
             yield piece_of(place, offset, begin, at - begin, frame, events)
             events, following = [], -1
-        length = len(line) + 1
-        if fault is not None:
+        if junk is not None:
+            yield piece_of(place, offset, at, length, frame, None, junk.fault, junk.records)
+        elif fault is not None:
             yield from mend(line, place, offset, at, frame, fault)
         elif header is not None:
             yield piece_of(place, offset, at, length, frame, [])._replace(header=header)
         elif found:
             events, begin, following = found, at, found[-1].seq + 1
-        at += length
     if events:
-        yield piece_of(place, offset, begin, at - begin, frame, events)
+        yield piece_of(place, offset, begin, len(lines) + 1 - begin, frame, events)
+
+
+def _read(
+    line: bytes, *, clean: bool
+) -> tuple[list[AnyEvent], SessionHeader | None, Exception | None]:
+    """The events of a line, or the header that it is, or why it is neither."""
+    try:
+        if line.startswith(_HEADER):
+            return [], read_header(line), None
+        if not clean:
+            line.decode()
+        return decode_line(line), None, None
+    except (AdmissionError, InvalidHeader, ValueError) as error:
+        return [], None, error
+
+
+class _Junk(NamedTuple):
+    """Lines next to each other that cannot be records: what is wrong, and how many they are."""
+
+    fault: str
+    records: int
+
+
+def _stretches(lines: bytes) -> Iterator[tuple[int, int, bytes, _Junk | None]]:
+    """Where it begins, its length, and each line that may be a record, or what is none.
+
+    A file of line breaks, or of lines of one letter, must not cost an exception a line.
+    """
+    at = begin = end = count = 0
+    fault = ""
+    while at < len(lines):
+        cut = lines.find(b"\n", at + _BLOCK)
+        part = lines[at : None if cut < 0 else cut]
+        if not part.strip():  # empty lines hold no record
+            at += len(part) + 1
+            continue
+        for line in part.split(b"\n"):
+            length = len(line) + 1
+            if len(line) >= _SHORTEST and b"{" in line:
+                if count:
+                    yield begin, end - begin, b"", _Junk(fault, count)
+                    count = 0
+                yield at, length, line, None
+            elif line and not line.isspace():
+                if not count:
+                    begin, fault = at, _NO_RECORD if line.strip(b"\0") else _NUL
+                count += 1
+                end = at + length
+            at += length
+    if count:
+        yield begin, end - begin, b"", _Junk(fault, count)
 
 
 def _follow(events: list[AnyEvent]) -> bool:

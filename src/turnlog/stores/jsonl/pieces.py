@@ -76,11 +76,6 @@ def mend(
     line: bytes, place: str, offset: int, at: int, frame: int | None, error: Exception
 ) -> Iterator[Piece]:
     """What can be had of a line that cannot be read as it is."""
-    if not line.strip():
-        return  # an empty line holds no record
-    if not line.strip(b"\0"):
-        yield piece_of(place, offset, at, len(line) + 1, frame, None, "NUL bytes", 1)
-        return
     read = list(_records_in(line))
     if not read:
         fault = f"no record: {why_unreadable(error)}"[:200]
