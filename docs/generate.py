@@ -51,6 +51,9 @@ complete record are what a crash leaves: they are left out with a note.
 The same session again: `identical` (nothing is done), `extended` (the source has grown, and nothing
 native was appended), else a conflict that `--on-conflict` decides. An import that was interrupted
 leaves a session that says so and refuses writing; importing it again completes it.
+
+A message list of OpenAI or Anthropic (a JSON array, or an object with one under `messages`) becomes
+a session that is named like its file. Its messages come out of `export --to openai` equal.
 """
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,15 @@ def test_every_command_takes_store_and_json() -> None:
         ["show"],
         ["show", "a", "b"],
         ["show", "demo", "--at", "x"],
+        ["show", "demo", "--at", "-1"],
+        ["messages", "demo", "--at", "-1"],
+        ["messages", "demo", "--model", "m"],
+        ["events", "demo", "--from", "-1"],
+        ["events", "demo", "--to", "-1"],
+        ["events", "demo", "--from", "5", "--to", "4"],
+        ["tail", "demo", "--from", "-1"],
+        ["fork", "demo", "--at", "-1"],
+        ["help"],
         ["ls", "--bogus"],
         ["messages", "demo", "--dialect", "klingon"],
         ["ls", "--store", "gopher:x"],
@@ -145,14 +155,15 @@ def test_misuse(words: list[str], demo: str) -> None:
         (["tail", "zzz"], "there is 'demo'"),
         (["repair", "demi"], "did you mean 'demo'?"),
         (["fork", "demi"], "did you mean 'demo'?"),
-        (["verify", "nope", "--json"], ""),
+        (["verify", "demi"], "no session 'demi'"),
+        (["verify", "nope", "--json"], "turnlog: no session 'nope'"),
         (["events", "demo", "--type", "tool/cal"], "did you mean 'tool/call'"),
         (["show", "demo", "--at", "99"], "from 0 to 13"),
         (["messages", "demo", "--at", "99"], "from 0 to 13"),
-        (["requests", "demo", "--show", "7"], "there is none"),
+        (["requests", "demo", "--show", "7"], "has no requests"),
         (["fork", "demo", "--at", "99"], "from 0 to 13"),
         (["fork", "demo", "--as", "demo"], "exists already"),
-        (["fork", "demo", "--before-compaction", "3"], "there are 0 to 0"),
+        (["fork", "demo", "--before-compaction", "3"], "the only one is 0"),
         (["export", "demo", "-o", "/nonexistent/x"], "cannot write"),
     ],
 )
@@ -204,11 +215,48 @@ def test_the_default_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("TURNLOG_STORE", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert data_folder() == tmp_path / "turnlog"
-    result = turnlog("ls")
-    assert (result.status, result.out) == (0, "")
     folder = tmp_path / "turnlog" / "sessions"
-    assert str(folder) in result.err
+    for words, status in ((["ls"], 0), (["stats"], 1), (["show", "x"], 1)):
+        result = turnlog(*words)
+        assert (result.status, result.out) == (status, "")
+        assert str(folder) in result.err
+        assert not folder.exists()
+    done("doctor")
+    (tmp_path / "list.json").write_text('[{"role":"user","content":"hi"}]')
+    done("import", tmp_path / "list.json")
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ls"],
+        ["show", "x"],
+        ["verify", "--all"],
+        ["stats"],
+        ["doctor"],
+        ["tail", "x"],
+        ["repair", "x"],
+        ["fork", "x"],
+        ["export", "x"],
+        ["approvals"],
+    ],
+)
+def test_reading_makes_no_store(words: list[str], tmp_path: Path) -> None:
+    """A store that is not there is one line and status 1, and it is not made."""
+    folder = tmp_path / "nowhere"
+    result = turnlog(*words, "--store", f"jsonl:{folder}")
+    assert result.status == 1
+    (line,) = [line for line in (result.out + result.err).splitlines() if "no store at" in line]
+    assert str(folder) in line
+    assert not folder.exists()
+
+
+def test_a_file_is_no_store(tmp_path: Path) -> None:
+    """A file named as the store is said to be one."""
+    (tmp_path / "file").touch()
+    result = turnlog("ls", "--store", f"jsonl:{tmp_path / 'file'}")
+    assert (result.status, "expected a folder" in result.err) == (1, True)
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -220,7 +268,7 @@ def test_ls(demo: str) -> None:
     assert "demo" in out
     assert "what is the weather?" in out
     (info,) = done("ls", "--store", demo, "--json").values
-    assert (info["id"], info["events"], info["messages"]) == ("demo", 14, 4)
+    assert (info["id"], info["events"], info["messages"]) == ("demo", 14, 2)
 
 
 def test_show(demo: str) -> None:
@@ -233,6 +281,7 @@ def test_show(demo: str) -> None:
     out = done("show", "demo", "--shadowed", "--store", demo).out
     assert "user  #2  (the model sees #12 instead)" in out
     assert "compact-checkpoint  #12  (stands for #2 to #5)\nrain was asked for" in out
+    assert out.index("#12  (stands for") < out.index("#8")
     out = done("show", "demo", "--at", "5", "--store", demo).out
     assert out == "user  #2\nwhat is the weather?\n\n"
 
@@ -260,8 +309,8 @@ def test_show_json(demo: str) -> None:
     values = done("show", "demo", "--shadowed", "--json", "--store", demo).values
     assert [(v["seq"], v.get("shadowedBy"), v.get("replaces")) for v in values] == [
         (2, 12, None),
-        (8, None, None),
         (12, None, [2, 3, 5]),
+        (8, None, None),
     ]
     assert values[0]["message"]["content"] == [{"type": "text", "text": "what is the weather?"}]
 
@@ -279,7 +328,14 @@ def test_messages(demo: str) -> None:
     assert (now[0]["id"], len(now)) == ("sum", 2)
     then = done("messages", "demo", "--json", "--at", "5", "--store", demo).values
     assert [message["role"] for message in then] == ["user", "assistant", "tool"]
-    assert "rain was asked for" in done("messages", "demo", "--store", demo).out
+    out = done("messages", "demo", "--store", demo).out
+    assert out.startswith("compact-checkpoint  #12\nrain was asked for\n\nassistant (m)  #8\n")
+    out = done("messages", "demo", "--at", "5", "--store", demo).out
+    assert [line for line in out.splitlines() if "#" in line] == [
+        "user  #2",
+        "assistant (m)  #3",
+        "tool result c1  #5",
+    ]
 
 
 def test_messages_in_a_dialect(demo: str) -> None:
@@ -292,8 +348,14 @@ def test_messages_in_a_dialect(demo: str) -> None:
     (body,) = done("messages", "demo", "--dialect", "openai", "--store", demo).values
     assert body["model"] == "gpt-5-mini"
     assert [m["role"] for m in body["messages"]] == ["system", "user", "assistant"]
-    (body,) = done("messages", "demo", "--dialect", "openai", "--at", "5", "--store", demo).values
+    words = ["messages", "demo", "--dialect", "openai", "--store", demo]
+    result = turnlog(*words, "--at", "5")
+    assert "no request/header is logged" in result.err
+    (body,) = result.values
     assert [m["role"] for m in body["messages"]] == ["user", "assistant", "tool"]
+    assert "model" not in body
+    (body,) = turnlog(*words, "--at", "5", "--model", "x").values
+    assert body["model"] == "x"
     (body,) = done("messages", "demo", "--dialect", "anthropic", "--store", demo).values
     assert [m["role"] for m in body["messages"]] == ["user", "assistant"]
 
@@ -381,9 +443,16 @@ def test_export(demo: str, tmp_path: Path) -> None:
     header, *rows = map(json.loads, out.splitlines())
     assert (header["format"], header["id"], len(rows)) == ("turnlog", "demo", 14)
     file = tmp_path / "out.jsonl"
-    assert done("export", "demo", "-o", file, "--store", demo).out == ""
+    result = turnlog("export", "demo", "-o", file, "--store", demo)
+    assert (result.status, result.out) == (0, "")
+    assert result.err.startswith(f"wrote {file} (")
     assert file.read_text() == out
     assert file.stat().st_mode & 0o777 == 0o600
+    file.write_text("mine")
+    result = turnlog("export", "demo", "-o", file, "--store", demo)
+    assert (result.status, "--force" in result.err, file.read_text()) == (1, True, "mine")
+    assert turnlog("export", "demo", "-o", file, "--force", "--store", demo).status == 0
+    assert file.read_text() == out
     assert "## user" in done("export", "demo", "--to", "markdown", "--store", demo).out
 
 
@@ -443,6 +512,9 @@ def test_doctor(demo: str, tmp_path: Path) -> None:
     assert values["permissions"]["state"] == "warning"
     values = {v["check"]: v for v in done("doctor", "--json", "--store", "memory:").values}
     assert values["durability"]["state"] == "warning"
+    Path(demo.removeprefix("jsonl:"), "demo", "1.jsonl").write_text("no header\n")
+    (found,) = [v for v in done("doctor", "--json", "--store", demo).values if "'demo'" in str(v)]
+    assert (found["check"], found["state"]) == ("sessions", "warning")
     (tmp_path / "file").touch()
     result = turnlog("doctor", "--store", f"jsonl:{tmp_path / 'file'}")
     assert (result.status, result.err) == (1, "")
@@ -582,7 +654,10 @@ def test_requests_that_cannot_be_had(url: str) -> None:
     write(url, "demo", lambda s: s.append("request/sent", sent))
     assert turnlog("verify", "demo", "--store", url).status == 1
     result = turnlog("requests", "demo", "--show", "1", "--store", url)
-    assert (result.status, "not the bytes that were sent" in result.err) == (0, True)
+    assert (result.status, "not the bytes that were sent" in result.err) == (1, True)
+    write(url, "empty", lambda s: s.add_user("x"))
+    result = turnlog("requests", "empty", "--store", url)
+    assert (result.status, result.err) == (0, "session 'empty' has no requests\n")
 
 
 def test_inferred_requests(corpus: Path, url: str) -> None:
@@ -594,3 +669,45 @@ def test_inferred_requests(corpus: Path, url: str) -> None:
     assert "does not say which bytes were sent" in result.err
     (body,) = result.values
     assert [m["role"] for m in body["messages"]][-1] == "user"
+
+
+# -- what cannot be read -----------------------------------------------------------------------
+
+
+def test_a_bad_header_in_every_command(demo: str) -> None:
+    """A header that cannot be read names the session and its file, whatever the command."""
+    Path(demo.removeprefix("jsonl:"), "demo", "1.jsonl").write_bytes(b"\xff garbled\n")
+    for command in ("show", "messages", "events", "requests", "tail", "fork", "repair", "export"):
+        result = turnlog(command, "demo", "--store", demo)
+        assert (result.status, len(result.err.splitlines())) == (1, 1)
+        assert "session 'demo': its header in demo/1.jsonl cannot be read" in result.err
+        assert "codec" not in result.err
+    assert "[readable]" in turnlog("verify", "--all", "--store", demo).out
+    out = done("ls", "--store", demo).out
+    assert out.startswith("demo  (unreadable: session 'demo': its header")
+    (info,) = done("ls", "--json", "--store", demo).values
+    assert set(info) == {"id", "health", "problem"}
+
+
+def test_a_log_that_is_gone_in_every_command(demo: str) -> None:
+    """A session of which only locks are left is unreadable, and no command takes it for none."""
+    Path(demo.removeprefix("jsonl:"), "demo", "1.jsonl").unlink()
+    assert "unreadable: session 'demo': its log is gone" in done("ls", "--store", demo).out
+    result = turnlog("verify", "--all", "--store", demo)
+    assert (result.status, "its log is gone" in result.out) == (1, True)
+    assert "unreadable" in done("doctor", "--store", demo).out
+    assert "its log is gone" in turnlog("show", "demo", "--store", demo).err
+
+
+def test_version_and_help() -> None:
+    """-V is --version; what is no command hints at --help; a word too many is named."""
+    assert done("-V").out == done("--version").out
+    assert "--help" in turnlog("help").err
+    assert turnlog("ls", "extra").err == "turnlog: unexpected: extra (try --help)\n"
+
+
+def test_doctor_lists_no_extra_that_has_no_use_yet() -> None:
+    """An extra whose module is not there is not asked for."""
+    checks = {value["check"] for value in done("doctor", "--json", "--store", "memory:").values}
+    assert "extra openai" in checks
+    assert ("extra server" in checks) == (find_spec("turnlog.server") is not None)

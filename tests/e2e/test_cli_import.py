@@ -72,8 +72,8 @@ def test_a_home_with_a_bad_file(tmp_path: Path, url: str) -> None:
     result = turnlog("import", home, "--store", url)
     assert result.status == 1
     assert result.out.splitlines() == [
-        "imported a (1 events, dsh/v0)",
-        "imported c (1 events, dsh/v0)",
+        "imported a (1 event, dsh/v0)",
+        "imported c (1 event, dsh/v0)",
     ]
     assert len(result.err.splitlines()) == 1
     assert "expected a DeepSeek Harness session header" in result.err
@@ -522,7 +522,7 @@ def test_an_import_that_went_on_comes_back(tmp_path: Path, url: str) -> None:
     legacy = {"content": TEXT, "source": {"kind": "user"}}
     imported(url, session(tmp_path, {**user(0), "data": legacy}))
     write(url, "s-1", lambda s: s.add_user("native"))
-    done("export", "s-1", "--store", url, "-o", tmp_path / "again.jsonl")
+    turnlog("export", "s-1", "--store", url, "-o", tmp_path / "again.jsonl")
     other = f"jsonl:{tmp_path / 'other'}"
     assert imported(other, tmp_path / "again.jsonl")["format"] == "dsh/v0"
     assert list(read(other, "s-1").derive_messages()) == list(read(url, "s-1").derive_messages())
@@ -534,14 +534,14 @@ def test_an_import_that_went_on_comes_back(tmp_path: Path, url: str) -> None:
 def test_damaged_files_of_ours(tmp_path: Path, url: str) -> None:
     """A garbled line of an exported file is damage; the events after it are there."""
     imported(url, session(tmp_path, user(0), event(1), user(2), event(3)))
-    done("export", "s-1", "--store", url, "-o", tmp_path / "x.jsonl")
+    turnlog("export", "s-1", "--store", url, "-o", tmp_path / "x.jsonl")
     rows = (tmp_path / "x.jsonl").read_bytes().splitlines(keepends=True)
     rows[2] = b'{"type":"acme\n'
     rows[4] = b"\xff\n"
     (tmp_path / "x.jsonl").write_bytes(b"".join([*rows, b'{"type":']))
     other = f"jsonl:{tmp_path / 'other'}"
     report = imported(other, tmp_path / "x.jsonl")
-    assert (report["damage"], report["events"]) == (2, 4)
+    assert (report["damage"], report["events"]) == (2, 2)
     assert "torn tail" in report["notes"][0]
     found = read(other, "s-1")
     assert [event.seq for event in found.events] == [0, 2]
@@ -549,15 +549,18 @@ def test_damaged_files_of_ours(tmp_path: Path, url: str) -> None:
 
 
 def test_a_folder_of_exported_files(tmp_path: Path, url: str) -> None:
-    """--from turnlog takes each JSONL file of a folder."""
+    """A folder's exports are found; --from turnlog takes each JSONL file of it."""
     exports = folder(tmp_path / "exports")
     for name in "ab":
         imported(url, session(tmp_path, user(0), id=name))
-        done("export", name, "--store", url, "-o", exports / f"{name}.jsonl")
+        turnlog("export", name, "--store", url, "-o", exports / f"{name}.jsonl")
     other = f"jsonl:{tmp_path / 'other'}"
     lines_ = done("import", exports, "--from", "turnlog", "--store", other, "--json").values
     assert [value["id"] for value in lines_] == ["a", "b"]
-    assert turnlog("import", exports, "--store", other).status == 1
+    (exports / "notes.jsonl").write_text('{"some":"thing"}\n')
+    lines_ = done("import", exports, "--store", other, "--json").values
+    assert [value["done"] for value in lines_] == ["identical", "identical"]
+    assert turnlog("import", exports, "--from", "turnlog", "--store", other).status == 1
 
 
 def test_a_newer_file(tmp_path: Path, url: str) -> None:
@@ -582,3 +585,112 @@ def test_any_form_of_a_first_native_event(tmp_path: Path, url: str, message: Any
     write(url, "s-1", lambda s: s.append("user/message", message, surface_op="append"))
     assert types(read(url, "s-1"))[1:] == ["session/end-seed", "user/message"]
     assert done("verify", "s-1", "--store", url).status == 0
+
+
+# -- what is lost, and what was accepted -------------------------------------------------------
+
+
+def rows_of(url: str, session_id: str) -> list[bytes]:
+    """The lines of a session's export."""
+    return turnlog("export", session_id, "--store", url).out.encode().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("what", ["missing", "breaks a rule"])
+def test_what_is_wrong_with_an_export_is_said_everywhere(
+    tmp_path: Path, url: str, what: str
+) -> None:
+    """A missing line, or an event that breaks a rule, is damage for import, ls, doctor, verify."""
+    write(url, "a", lambda s: [s.add_user("one"), s.add_user("two"), s.add_user("three")])
+    rows = rows_of(url, "a")
+    if what == "missing":
+        del rows[2]
+    else:
+        rows[2] = (
+            rows[2].replace(b'"surfaceOp":"append",', b"").replace(b',"surfaceOp":"append"', b"")
+        )
+        assert b"surfaceOp" not in rows[2]
+    (tmp_path / "x.jsonl").write_bytes(b"".join(rows))
+    other = f"jsonl:{tmp_path / 'other'}"
+    result = turnlog("import", tmp_path / "x.jsonl", "--store", other)
+    assert (result.status, result.out) == (0, "imported a (2 events, turnlog/v0)\n")
+    assert (
+        f"a: 1 damaged stretch ({'records are ' if what == 'missing' else ''}{what}" in result.err
+    )
+    (info,) = done("ls", "--store", other, "--json").values
+    assert (info["health"], info["events"], info["damage"]) == ("damaged", 2, 1)
+    assert "1 of 1 damaged ('a')" in done("doctor", "--store", other).out
+    assert turnlog("verify", "a", "--store", other).status == 1
+    assert "1 damaged stretch" in turnlog("export", "a", "--store", other).err
+    done("repair", "a", "--accept-damage", "--store", other)
+    (info,) = done("ls", "--store", other, "--json").values
+    assert (info["health"], info["damage"]) == ("ok", 0)
+    (tmp_path / "y.jsonl").write_text(done("export", "a", "--store", other).out)
+    third = f"jsonl:{tmp_path / 'third'}"
+    assert done("import", tmp_path / "y.jsonl", "--store", third).out.startswith("imported a (")
+    assert done("verify", "a", "--store", third).status == 0
+
+
+# -- message lists -----------------------------------------------------------------------------
+
+LIST = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+
+
+def test_a_message_list(tmp_path: Path, url: str) -> None:
+    """A list of messages in JSON is a session named like its file, the same one each time."""
+    path = tmp_path / "trip.json"
+    path.write_text(json.dumps(LIST, indent=1))
+    report = imported(url, path)
+    assert (report["id"], report["events"], report["format"]) == ("trip", 2, "openai/messages")
+    assert imported(url, path)["done"] == "identical"
+    assert [m.text for m in read(url, "trip").derive_messages()] == ["hi", "hello"]
+    assert json.loads(done("export", "trip", "--to", "openai", "--store", url).out) == LIST
+    write(url, "trip", lambda s: s.add_user("native"))
+    assert done("verify", "trip", "--store", url).status == 0
+
+
+def test_a_request_s_body(tmp_path: Path, url: str) -> None:
+    """What export writes for Anthropic comes back, its system text first."""
+    path = tmp_path / "body.json"
+    path.write_text(json.dumps({"system": "Be brief.", "messages": LIST}))
+    report = imported(url, path, "--from", "anthropic")
+    assert report["format"] == "anthropic/messages"
+    roles = [message.role for message in read(url, "body").derive_messages()]
+    assert roles == ["system", "user", "assistant"]
+
+
+def test_a_bad_message_list(tmp_path: Path, url: str) -> None:
+    """A list that cannot be adopted says which message is wrong."""
+    path = tmp_path / "bad.json"
+    path.write_text('[{"role":"user","content":"hi"},7]')
+    result = turnlog("import", path, "--store", url)
+    assert (result.status, "message 1" in result.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"nothing here", '"nothing here"'),
+        (b"nothing here\n", '"nothing here"'),
+        (b"", "nothing"),
+        (b"\x1f\x8b\x08abc", "gzip"),
+        (b"\xff\xfe\n", "no text"),
+        (b"\x28\xb5\x2f\xfdbroken", "no text"),
+        (b'{"a":1}', "without messages"),
+        (b"3", "without messages"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["auto", "turnlog", "dsh", "openai"])
+def test_a_file_that_is_no_session(
+    tmp_path: Path, url: str, content: bytes, said: str, kind: str
+) -> None:
+    """Any other file is one line that names it, shows how it begins and says what is taken."""
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    result = turnlog("import", path, "--from", kind, "--store", url)
+    assert (result.status, result.out, len(result.err.splitlines())) == (1, "", 1)
+    assert str(path) in result.err
+    assert "message lists of OpenAI or Anthropic" in result.err
+    leaks = ("b'", "codec", "Expecting")
+    assert [leak for leak in leaks if leak in result.err] == []
+    if kind == "auto":
+        assert said in result.err

@@ -60,7 +60,7 @@ app = App(
     help_format="plaintext",
     help_epilogue=EPILOGUE,
     version=_version,
-    version_flags=["--version"],
+    version_flags=["--version", "-V"],
     help_flags=["--help", "-h"],
 )
 

@@ -9,8 +9,15 @@ from cyclopts import Parameter
 from turnlog.cli import screen
 from turnlog.cli.options import DEFAULTS, Flag, Id, Options
 from turnlog.cli.outcome import Misused
-from turnlog.cli.sessions import no_session, read_session, run_async, store_of
-from turnlog.errors import NoSuchEvent, NoSuchSession
+from turnlog.cli.sessions import (
+    check_seq,
+    no_number,
+    no_session,
+    read_session,
+    run_async,
+    store_of,
+)
+from turnlog.errors import NoSuchSession
 
 if TYPE_CHECKING:
     from turnlog.events import AnyEvent
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def fork(
-    id: Id,  # noqa: A002
+    id: Id,
     /,
     *,
     at: int | None = None,
@@ -50,6 +57,7 @@ def fork(
                 if at is not None:
                     raise Misused("expected --at or --before-compaction, not both")
                 last = _before(parent, before_compaction)
+            check_seq("--at", at)
             child = await store.fork(id, at=last, new_id=as_)
             return child, (await store.read(child)).header.seed_length or 0
 
@@ -64,13 +72,12 @@ def _before(session: Session, number: int) -> int:
     """The last event before a compaction."""
     starts = [event.seq for event in session.events if event.type == "compaction/start"]
     if not 0 <= number < len(starts):
-        there = f"there are 0 to {len(starts) - 1}" if starts else "there is none"
-        raise NoSuchEvent(f"session {session.id!r} has no compaction {number}: {there}")
+        raise no_number(session.id, "compaction", number, len(starts))
     return starts[number] - 1
 
 
 def repair(
-    id: Id,  # noqa: A002
+    id: Id,
     /,
     *,
     accept_damage: Annotated[bool, Flag] = False,
@@ -119,7 +126,7 @@ def _what(event: AnyEvent) -> str:
     error, reason = getattr(data, "error", None), getattr(data, "reason", None)
     ranges = getattr(data, "ranges", None)
     code = getattr(error, "code", None) or getattr(reason, "kind", None)
-    return f" ({code})" if code else f" ({len(ranges)} ranges)" if ranges else ""
+    return f" ({code})" if code else f" ({screen.counted(len(ranges), 'range')})" if ranges else ""
 
 
 def _refuse(session: StoredSession) -> None:

@@ -48,7 +48,7 @@ def chat(
 
     async def work() -> None:
         lines = Lines()
-        async with store_of(options) as store:
+        async with store_of(options, make=True) as store:
             agent = await make_agent(store, chosen, lines.approve if is_interactive() else None)
             async with opened(store, session_id, agent, chosen, json=options.json) as (talk, live):
                 check_tools(live, agent)

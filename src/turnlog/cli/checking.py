@@ -10,7 +10,7 @@ from turnlog.cli import screen
 from turnlog.cli.options import DEFAULTS, Flag, Options
 from turnlog.cli.outcome import Failed, Misused
 from turnlog.cli.sessions import read_session, run_async, store_of
-from turnlog.errors import TurnlogError
+from turnlog.errors import NoSuchSession, TurnlogError
 
 if TYPE_CHECKING:
     from turnlog.invariants import Finding
@@ -61,6 +61,8 @@ async def _verify(store: Store, name: str, options: Options) -> bool:
         found: list[Finding] = invariants.verify(
             await read_session(store, name), prove=proof.finding
         )
+    except NoSuchSession:
+        raise
     except TurnlogError as error:
         found = [Finding("fault", "readable", None, str(error))]
     faults = [finding for finding in found if finding.level == "fault"]
@@ -71,7 +73,7 @@ async def _verify(store: Store, name: str, options: Options) -> bool:
     for finding in found:
         screen.say(screen.printable_line(f"{name}: {finding}"))
     if not faults:
-        notes = f", {len(found)} notes" if found else ""
+        notes = f", {screen.counted(len(found), 'note')}" if found else ""
         screen.say(screen.printable_line(f"{name}: ok{notes}"))
     return not faults
 
@@ -124,7 +126,7 @@ def doctor(*, options: Options = DEFAULTS) -> None:
     """
     from turnlog.cli.diagnosis import diagnose
 
-    found = diagnose(options.url)
+    found = diagnose(options)
     for item in found:
         if options.json:
             screen.say_json({"check": item.name, "state": item.state, "detail": item.detail})

@@ -9,6 +9,8 @@ from turnlog.cli import screen
 from turnlog.content import Image, Message, Reasoning, Text, ToolCall
 from turnlog.printable import printable, printable_line
 from turnlog.session import Session
+from turnlog.views.derive import visible
+from turnlog.views.transcript import is_interrupted, placed
 
 _COLOURS = {"user": "green", "assistant": "cyan", "tool": "yellow"}
 PERSON = "user"
@@ -18,7 +20,7 @@ PERSON = "user"
 class Entry:
     """One message to show; `seq` is its event's."""
 
-    seq: int | None
+    seq: int
     message: Message
     shadowed_by: int | None = None
     replaces: list[int] | None = None
@@ -28,8 +30,7 @@ class Entry:
         """Print it."""
         message = self.message
         heading = _speaker(message) + (" (interrupted)" if self.interrupted else "")
-        if self.seq is not None:
-            heading += f"  #{self.seq}"
+        heading += f"  #{self.seq}"
         if self.replaces:
             heading += f"  (stands for {_seqs(self.replaces)})"
         if self.shadowed_by is not None:
@@ -69,11 +70,6 @@ def _seqs(seqs: list[int]) -> str:
     return f"#{seqs[0]}" if len(seqs) == 1 else f"#{seqs[0]} to #{seqs[-1]}"
 
 
-def _is_interrupted(session: Session, seq: int) -> bool:
-    """Whether the message is an answer that was cut off."""
-    return getattr(session.event_at(seq).data, "interrupted", None) is True
-
-
 def conversation(
     session: Session, *, tools: bool, context: bool, shadowed: bool, at: int | None
 ) -> Iterator[Entry]:
@@ -81,17 +77,27 @@ def conversation(
     said = session.extract_chat_messages(include_tools=tools, include_context=context, at=at)
     seqs = session.transcript_fold(tools=tools, context=context).seqs()
     entries = [
-        Entry(seq, message, interrupted=_is_interrupted(session, seq))
+        Entry(seq, message, interrupted=is_interrupted(session, seq))
         for seq, message in zip(seqs, said, strict=False)
     ]
     if shadowed:
         last = session.next_seq if at is None else at
-        past = {r.seq: list(r.shadowed) for r in session.surface.replacements if r.seq <= last}
-        gone = {node: seq for seq, nodes in past.items() for node in nodes}
-        entries = [replace(e, shadowed_by=gone.get(e.seq or 0)) for e in entries]
-        for seq, nodes in past.items():
-            message = session.event_at(seq).message
+        past = [each for each in session.surface.replacements if each.seq <= last]
+        gone = {node: each.seq for each in past for node in each.shadowed}
+        shown = {e.seq: replace(e, shadowed_by=gone.get(e.seq)) for e in entries}
+        for each in past:
+            message = session.event_at(each.seq).message
             if message is not None:
-                entries.append(Entry(seq, message, gone.get(seq), nodes))
-        entries.sort(key=lambda entry: entry.seq or 0)
+                nodes = list(each.shadowed)
+                shown[each.seq] = Entry(each.seq, message, gone.get(each.seq), nodes)
+        entries = [shown[seq] for seq in placed(seqs, past) if seq in shown]
     yield from entries
+
+
+def seen(session: Session, at: int | None) -> Iterator[Entry]:
+    """What the model sees, each message with the seq of its event."""
+    messages = session.derive_messages(at)
+    nodes = session.surface.seqs if at is None else session.surface.at(at)
+    seqs = [seq for seq in nodes if visible(session.event_at(seq)) is not None]
+    for seq, message in zip(seqs, messages, strict=True):
+        yield Entry(seq, message, interrupted=is_interrupted(session, seq))

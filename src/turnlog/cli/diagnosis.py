@@ -8,13 +8,30 @@ import re
 import sys
 from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
-from typing import Literal, NamedTuple
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from turnlog.cli.sessions import run_async
+from turnlog.cli.screen import counted
+from turnlog.cli.sessions import folder_of, run_async
 from turnlog.errors import TurnlogError
 
+if TYPE_CHECKING:
+    from turnlog.cli.options import Options
+    from turnlog.stores.port import SessionInfo
+
 OLDEST = (3, 11)
+NAMED = 5  # sessions
+# Extra -> the module that needs it, which a version of turnlog may not have yet.
+_USES = {
+    "anthropic": "models.anthropic",
+    "local": "models.local",
+    "mcp": "agent.mcp",
+    "mysql": "stores.mysql",
+    "openai": "models.openai",
+    "postgres": "stores.postgres",
+    "server": "server",
+    "sqlite": "stores.sqlite",
+}
 
 
 class Check(NamedTuple):
@@ -25,9 +42,9 @@ class Check(NamedTuple):
     detail: str
 
 
-def diagnose(url: str) -> list[Check]:
+def diagnose(options: Options) -> list[Check]:
     """Everything, in the order in which a person would ask."""
-    return [*_python(), *_packages(), *_store(url)]
+    return [*_python(), *_packages(), *_store(options)]
 
 
 def _python() -> Iterator[Check]:
@@ -39,8 +56,10 @@ def _python() -> Iterator[Check]:
 
 
 def _packages() -> Iterator[Check]:
-    """What turnlog needs, and each extra that is not whole."""
+    """What turnlog needs, and what each extra needs that this turnlog has a use for."""
     for extra, names in _requirements().items():
+        if extra in _USES and find_spec(f"turnlog.{_USES[extra]}") is None:
+            continue
         missing = [name for name in names if not _installed(name)]
         if not extra:
             state = "failed" if missing else "ok"
@@ -73,24 +92,27 @@ def _installed(name: str) -> bool:
     return True
 
 
-def _store(url: str) -> Iterator[Check]:
-    from turnlog.stores import open_store
+def _store(options: Options) -> Iterator[Check]:
+    from turnlog.cli.sessions import is_missing, store_of
 
-    async def work() -> tuple[int, int, str]:
-        async with open_store(url) as store:
-            infos = [info async for info in store.sessions()]
-        bad = sum(info.health in ("damaged", "unreadable") for info in infos)
-        return len(infos), bad, store.durability
+    url = options.url
+    if options.is_default and is_missing(options):
+        detail = f"{url} is not there yet: turnlog run and turnlog import make it"
+        yield Check("store", "missing", detail)
+        return
+
+    async def work() -> tuple[list[SessionInfo], str]:
+        async with store_of(options) as store:
+            return [info async for info in store.sessions()], store.durability
 
     try:
-        count, bad, durability = run_async(work)
+        infos, durability = run_async(work)
     except TurnlogError as error:
-        yield Check("store", "failed", f"{url}: {error}")
+        said = str(error)
+        yield Check("store", "failed", said if url in said else f"{url}: {said}")
         return
-    yield Check("store", "ok", f"{url}, {count} sessions")
-    if bad:
-        detail = f"{bad} of {count} are damaged: turnlog ls names them, turnlog repair helps"
-        yield Check("sessions", "warning", detail)
+    yield Check("store", "ok", f"{url}, {counted(len(infos), 'session')}")
+    yield from _bad(infos)
     if durability == "none":
         detail = "none: what is appended may be lost when the machine stops"
         yield Check("durability", "warning", detail)
@@ -99,11 +121,24 @@ def _store(url: str) -> Iterator[Check]:
     yield from _permissions(url)
 
 
+def _bad(infos: list[SessionInfo]) -> Iterator[Check]:
+    """The sessions that are damaged, or cannot be read at all, and what helps."""
+    for health, help_ in (
+        ("damaged", "can be read; turnlog repair ID --accept-damage lets it be written to again"),
+        ("unreadable", "turnlog ls says why; a copy of its files in a backup is what helps"),
+    ):
+        names = [repr(info.id) for info in infos if info.health == health]
+        if names:
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            listed = ", ".join(names[:NAMED]) + more
+            detail = f"{len(names)} of {len(infos)} {health} ({listed}): {help_}"
+            yield Check("sessions", "warning", detail)
+
+
 def _permissions(url: str) -> Iterator[Check]:
     """Whether anyone but the user can read the store's folder."""
-    scheme, _, place = url.partition(":")
-    folder = Path(place.partition("?")[0]).expanduser()
-    if scheme != "jsonl" or os.name != "posix" or not folder.exists():
+    folder = folder_of(url)
+    if folder is None or os.name != "posix" or not folder.exists():
         return
     mode = folder.stat().st_mode & 0o777
     if mode & 0o077:

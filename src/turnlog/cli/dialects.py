@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from msgspec.structs import replace
+
 from turnlog import jsontext
 from turnlog.cli import screen
 from turnlog.events import Header, ModelConfig, RequestHeader
@@ -15,32 +17,59 @@ if TYPE_CHECKING:
 Provider = Literal["openai", "anthropic"]
 
 
-def body(session: Session, provider: Provider, at: int | None) -> Any:
-    """The request's body, as JSON."""
+def body(session: Session, provider: Provider, at: int | None, model: str | None = None) -> Any:
+    """The request's body, as JSON; says so where no header was in force, and names no model then.
+
+    Args:
+        session: whose.
+        provider: for whom.
+        at: after which event.
+        model: to be named in place of the one that was logged.
+    """
+    logged = header_at(session, at)
+    found = _encoded(session, provider, at, logged, model)
+    if logged is None:
+        hint = "" if model else "; --model names one"
+        left_out = "system text and tools" if model else "model, system text and tools"
+        screen.note_line(f"no request/header is logged there: {left_out} are left out{hint}")
+        if model is None:
+            found.pop("model", None)
+    return found
+
+
+def _encoded(
+    session: Session,
+    provider: Provider,
+    at: int | None,
+    header: Header | None,
+    model: str | None = None,
+) -> Any:
     from turnlog.dialects import encoder
 
-    found = encoder(_newest(provider))
-    return jsontext.decode(found.encode(header_at(session, at), session.request_messages(at)))
+    header = header or Header(ModelConfig("unknown", "unknown"))
+    if model is not None:
+        header = replace(header, config=replace(header.config, model=model))
+    return jsontext.decode(encoder(_newest(provider)).encode(header, session.request_messages(at)))
 
 
 def message_list(session: Session, provider: Provider) -> Any:
     """The messages alone; for anthropic with the system text, which stands beside them there."""
-    whole = body(session, provider, None)
+    whole = _encoded(session, provider, None, header_at(session, None))
     if provider == "openai":
         return whole["messages"]
     return {key: whole[key] for key in ("system", "messages") if key in whole}
 
 
-def header_at(session: Session, at: int | None) -> Header:
-    """The header in force after event `at`; one that only names a model where there is none."""
+def header_at(session: Session, at: int | None) -> Header | None:
+    """The header in force after event `at`, if any was logged."""
     for event in reversed(session.events):
         if (at is None or event.seq <= at) and isinstance(event.data, RequestHeader):
             return event.data.header
-    return Header(ModelConfig("unknown", "unknown"))
+    return None
 
 
-def rebuilt(session: Session, request: Request) -> bytes:
-    """A request's body as it was sent; says so on standard error where that cannot be had.
+def rebuilt(session: Session, request: Request) -> tuple[bytes, bool]:
+    """A request's body as it was sent, and whether it differs from that; then it says so.
 
     Raises:
         UnknownEncoder: this turnlog does not have the encoder that made it.
@@ -49,13 +78,15 @@ def rebuilt(session: Session, request: Request) -> bytes:
     from turnlog.proof import prove, rebuild
 
     if request.encoder is not None:
-        if prove(session, request.index) == "differs":
+        differs = prove(session, request.index) == "differs"
+        if differs:
             screen.note_line(f"these are not the bytes that were sent, which had {request.digest}")
-        return rebuild(session, request.index)
+        return rebuild(session, request.index), differs
     header = request.header or header_at(session, request.at)
-    name = _newest("anthropic" if "anthropic" in header.config.provider.lower() else "openai")
+    provider = "" if header is None else header.config.provider.lower()
+    name = _newest("anthropic" if "anthropic" in provider else "openai")
     screen.note_line(f"the log does not say which bytes were sent; {name} would send these")
-    return rebuild(session, request.index, name)
+    return rebuild(session, request.index, name), False
 
 
 def _newest(provider: Provider) -> str:

@@ -10,12 +10,14 @@ from tempfile import NamedTemporaryFile
 from turnlog.errors import TurnlogError
 
 
-def write_private(path: Path, parts: Iterable[bytes]) -> int:
-    """Write a file, mode 0600, in place of what was there; returns its size in bytes.
+def write_private(path: Path, parts: Iterable[bytes], *, overwrite: bool = False) -> int:
+    """Write a file, mode 0600; returns its size in bytes.
 
     Raises:
-        TurnlogError: it cannot be written.
+        TurnlogError: it cannot be written, or is there and not to be overwritten.
     """
+    if not overwrite and (path.exists() or path.is_symlink()):
+        raise TurnlogError(f"{path} is there already; --force overwrites it")
     written = 0
     try:
         with NamedTemporaryFile(

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from turnlog.cli import screen
 from turnlog.cli.options import DEFAULTS, Id, Options
-from turnlog.cli.sessions import read_session, run_async, store_of
+from turnlog.cli.sessions import check_seq, read_session, run_async, store_of
 
 if TYPE_CHECKING:
     from turnlog.events import AnyEvent
@@ -17,7 +17,7 @@ LAST = 10
 
 
 def tail(
-    id: Id,  # noqa: A002
+    id: Id,
     /,
     *,
     from_: Annotated[int | None, Parameter(name="--from")] = None,
@@ -37,11 +37,12 @@ def tail(
         turnlog tail ID --from 0
         turnlog tail ID --no-follow --json
     """
+    check_seq("--from", from_)
 
     async def work() -> None:
         async with store_of(options) as store:
             session = await read_session(store, id)
-            start = max(session.next_seq - LAST, 0) if from_ is None else max(from_, 0)
+            start = max(session.next_seq - LAST, 0) if from_ is None else from_
             last = start - 1
             for event in session.events:
                 if event.seq >= start:

@@ -33,7 +33,16 @@ class Options:
     @property
     def url(self) -> str:
         """The store's URL."""
-        return self.store or os.environ.get("TURNLOG_STORE") or default_store()
+        return self._named or default_store()
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody named a store, so that it is the user's own."""
+        return not self._named
+
+    @property
+    def _named(self) -> str:
+        return self.store or os.environ.get("TURNLOG_STORE") or ""
 
 
 def default_store() -> str:

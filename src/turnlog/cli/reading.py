@@ -8,7 +8,16 @@ from cyclopts import Parameter
 
 from turnlog.cli import screen
 from turnlog.cli.options import DEFAULTS, Flag, Id, Options
-from turnlog.cli.sessions import instead, read_sync, run_async, store_of
+from turnlog.cli.outcome import Failed, Misused
+from turnlog.cli.sessions import (
+    check_seq,
+    instead,
+    is_missing,
+    no_number,
+    read_sync,
+    run_async,
+    store_of,
+)
 
 if TYPE_CHECKING:
     from turnlog.stores.port import SessionInfo
@@ -21,11 +30,17 @@ Dialect = Literal["neutral", "openai", "anthropic"]
 def ls(*, options: Options = DEFAULTS) -> None:
     """List the sessions, the last active first.
 
+    Messages are those a person reads, as show prints them; events that are lost do not count.
+
     Examples:
         turnlog ls
         turnlog ls --store jsonl:./sessions
         turnlog ls --json
     """
+    if options.is_default and is_missing(options):
+        if not options.json:
+            screen.note_line(f"no sessions yet in {options.url}")
+        return
 
     async def work() -> None:
         async with store_of(options) as store:
@@ -45,15 +60,22 @@ def ls(*, options: Options = DEFAULTS) -> None:
 def _info(info: SessionInfo) -> dict[str, Any]:
     import msgspec
 
-    return {name: value for name, value in msgspec.to_builtins(info).items() if value is not None}
+    found = {field.encode_name: getattr(info, field.name) for field in msgspec.structs.fields(info)}
+    if info.health == "unreadable":
+        known = ("id", "health", "problem")
+        return {name: found[name] for name in known}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _say_info(info: SessionInfo) -> None:
     columns = screen.width()
     name = screen.cut(info.id, columns)
-    counts = f"{info.events} events, {info.messages} messages"
     health = {"ok": "", "open": "open turn"}.get(info.health, info.health)
-    details = [counts, screen.when(info.last_activity), health, info.source_format or ""]
+    details = [health]
+    if info.health != "unreadable":
+        counts = [screen.counted(info.events, "event"), screen.counted(info.messages, "message")]
+        when = screen.when(info.last_activity)
+        details = [*counts, when, health, info.source_format or ""]
     rest = ", ".join(detail for detail in details if detail)
     if info.problem:
         rest += f": {info.problem}"
@@ -70,7 +92,7 @@ def _say_info(info: SessionInfo) -> None:
 
 
 def show(
-    id: Id,  # noqa: A002
+    id: Id,
     /,
     *,
     tools: Annotated[bool, Flag] = False,
@@ -95,6 +117,7 @@ def show(
     """
     from turnlog.cli.conversation import Entry, conversation
 
+    check_seq("--at", at)
     session = read_sync(options, id)
     entries = conversation(session, tools=tools, context=context, shadowed=shadowed, at=at)
 
@@ -113,11 +136,12 @@ def show(
 
 
 def messages(
-    id: Id,  # noqa: A002
+    id: Id,
     /,
     *,
     at: At = None,
     dialect: Dialect = "neutral",
+    model: str | None = None,
     options: Options = DEFAULTS,
 ) -> None:
     """Show what the model sees.
@@ -126,25 +150,29 @@ def messages(
 
     Args:
         dialect: openai and anthropic print the request's body as JSON, with the header in force.
+        model: With a dialect, the model that the body names.
 
     Examples:
         turnlog messages ID
         turnlog messages ID --at 40
         turnlog messages ID --dialect openai
     """
-    from turnlog.cli.conversation import Entry
+    from turnlog.cli.conversation import seen
 
+    check_seq("--at", at)
+    if model is not None and dialect == "neutral":
+        raise Misused("--model goes with --dialect")
     session = read_sync(options, id)
     if dialect != "neutral":
         from turnlog.cli.dialects import body
 
-        screen.say_json(body(session, dialect, at))
+        screen.say_json(body(session, dialect, at, model))
         return
-    for message in session.derive_messages(at):
+    for entry in seen(session, at):
         if options.json:
-            screen.say_json(_plain(message))
+            screen.say_json(_plain(entry.message))
         else:
-            Entry(None, message).say(tools=True)
+            entry.say(tools=True)
 
 
 def _plain(record: Any) -> Any:
@@ -154,10 +182,10 @@ def _plain(record: Any) -> Any:
 
 
 def events(
-    id: Id,  # noqa: A002
+    id: Id,
     /,
     *,
-    type: Annotated[list[str] | None, Parameter(negative="")] = None,  # noqa: A002
+    type: Annotated[list[str] | None, Parameter(negative="")] = None,
     from_: Annotated[int, Parameter(name="--from")] = 0,
     to: int | None = None,
     options: Options = DEFAULTS,
@@ -174,6 +202,10 @@ def events(
         turnlog events ID --type tool/call --type tool/result
         turnlog events ID --from 100 --to 120
     """
+    check_seq("--from", from_)
+    check_seq("--to", to)
+    if to is not None and to < from_:
+        raise Misused(f"--to: expected {from_} or more, as --from says, got {to}")
     session = read_sync(options, id)
     wanted = set(type or ())
     _check_types(wanted, {event.type for event in session.events})
@@ -195,7 +227,7 @@ def _check_types(wanted: set[str], present: set[str]) -> None:
 
 
 def requests(
-    id: Id,  # noqa: A002
+    id: Id,
     /,
     *,
     show: Annotated[int | None, Parameter(help="Rebuild this one, byte for byte.")] = None,
@@ -203,14 +235,13 @@ def requests(
 ) -> None:
     """List the requests that were sent to a model, or rebuild one.
 
-    They count from 0. In sessions of other tools they are inferred from what came back.
+    They count from 0. In sessions of other tools they are inferred from what came back. The exit
+    status of --show is 1 if the bytes are not those whose digest was logged.
 
     Examples:
         turnlog requests ID
         turnlog requests ID --show 3
     """
-    from turnlog.errors import NoSuchEvent
-
     session = read_sync(options, id)
     found = session.requests()
     if show is None:
@@ -219,13 +250,17 @@ def requests(
                 screen.say_json({key: v for key, v in _plain(request).items() if key != "header"})
             else:
                 _say_request(request)
+        if not found and not options.json:
+            screen.note_line(f"session {id!r} has no requests")
         return
     if not 0 <= show < len(found):
-        there = f"there are 0 to {len(found) - 1}" if found else "there is none"
-        raise NoSuchEvent(f"session {id!r} has no request {show}: {there}")
+        raise no_number(id, "request", show, len(found))
     from turnlog.cli.dialects import rebuilt
 
-    screen.say_parts([rebuilt(session, found[show])])
+    body, differs = rebuilt(session, found[show])
+    screen.say_parts([body])
+    if differs:
+        raise Failed
 
 
 def _say_request(request: Request) -> None:

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from turnlog.cli.outcome import Failed, Misused
 from turnlog.cli.screen import error_line, quiet_stdout, set_up_streams
@@ -45,6 +45,9 @@ def _run(app: App, arguments: list[str]) -> int:
             result_action="return_value",
         )
         status = DONE
+    except UnusedCliTokensError as error:
+        error_line(f"unexpected: {' '.join(error.unused_tokens or ())}", "try --help")
+        status = MISUSED
     except (CycloptsError, Misused) as error:
         error_line(str(error), "try --help")
         status = MISUSED

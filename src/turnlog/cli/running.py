@@ -80,7 +80,7 @@ def run(
 
     async def work() -> bool:
         asked = Lines().approve if is_interactive() and prompt != "-" else None
-        async with store_of(options) as store:
+        async with store_of(options, make=True) as store:
             agent = await make_agent(store, chosen, asked)
             if text is None:
                 await _must_exist(store, session_id or "")

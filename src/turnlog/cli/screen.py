@@ -121,14 +121,19 @@ def when(milliseconds: int) -> str:
         return str(milliseconds)
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number of things, in the right number."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
 def size(count: int | None) -> str:
     """Bytes for a person."""
     if count is None:
         return "unknown"
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000 or unit == "GB":  # noqa: PLR2004 - kilo
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"  # noqa: PLR2004
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
         value /= 1000
     raise AssertionError  # pragma: no cover - the last unit returns
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from turnlog.cli.options import Options
-from turnlog.errors import NoSuchSession
+from turnlog.cli.outcome import Misused
+from turnlog.errors import NoSuchEvent, NoSuchSession, StoreError
 
 if TYPE_CHECKING:
     from turnlog.session import Session
@@ -34,11 +36,31 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
+def folder_of(url: str) -> Path | None:
+    """The folder of a store that has one."""
+    scheme, _, place = url.partition(":")
+    place = place.partition("?")[0]
+    return Path(place).expanduser() if scheme == "jsonl" and place else None
+
+
+def is_missing(options: Options) -> bool:
+    """Whether the store is a folder that is not there."""
+    folder = folder_of(options.url)
+    return folder is not None and not folder.exists()
+
+
 @asynccontextmanager
-async def store_of(options: Options) -> AsyncGenerator[Store]:
-    """The store that the options name, open."""
+async def store_of(options: Options, *, make: bool = False) -> AsyncGenerator[Store]:
+    """The store that the options name, open; what only reads makes none.
+
+    Raises:
+        StoreError: there is none, and it is not to be made.
+    """
     from turnlog.stores import open_store
 
+    if not make and is_missing(options):
+        hint = " yet: turnlog run and turnlog import make it" if options.is_default else ""
+        raise StoreError(f"no store at {folder_of(options.url)}{hint}")
     async with open_store(options.url) as store:
         yield store
 
@@ -74,6 +96,24 @@ def instead(name: str, names: Iterable[str]) -> str:
     listed = ", ".join(map(repr, known[:LISTED]))
     more = len(known) - LISTED
     return f"there is {listed}" + (f" and {more} more" if more > 0 else "")
+
+
+def no_number(session_id: str, what: str, number: int, count: int) -> NoSuchEvent:
+    """The error that says which numbers, from 0, there are."""
+    if not count:
+        return NoSuchEvent(f"session {session_id!r} has no {what}s")
+    there = "the only one is 0" if count == 1 else f"there are 0 to {count - 1}"
+    return NoSuchEvent(f"session {session_id!r} has no {what} {number}: {there}")
+
+
+def check_seq(option: str, seq: int | None) -> None:
+    """Refuse what can be no seq.
+
+    Raises:
+        Misused: it is negative.
+    """
+    if seq is not None and seq < 0:
+        raise Misused(f"{option}: expected a seq, 0 or more, got {seq}")
 
 
 def read_sync(options: Options, session_id: str) -> Session:

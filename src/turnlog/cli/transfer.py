@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from cyclopts import Parameter
 
 from turnlog.cli import screen
-from turnlog.cli.options import DEFAULTS, Id, Options
+from turnlog.cli.options import DEFAULTS, Flag, Id, Options
 from turnlog.cli.outcome import Failed, Misused
 from turnlog.cli.sessions import read_sync, run_async, store_of
 from turnlog.errors import ImportFailed, TurnlogError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from turnlog.stores.store import Store
 
 Conflict: TypeAlias = Literal["error", "skip", "rename"]
-Kind: TypeAlias = Literal["auto", "dsh", "turnlog"]
+Kind: TypeAlias = Literal["auto", "dsh", "turnlog", "openai", "anthropic"]
 
 
 def import_(
@@ -33,21 +33,24 @@ def import_(
 ) -> None:
     """Take in sessions that were made elsewhere.
 
-    A path is a file, a session's folder, or a whole home. One bad file hides no other: each is
+    A path is a file, a session's folder, a folder of exports, or a whole home; a message list in
+    JSON becomes a session named like its file. One bad file hides no other: each is
     reported, and the exit status is 1 if any was not taken. The same session again is skipped when
     it is identical, and extended when the source has grown and nothing was appended here. Nothing
     in a file is executed or fetched, and nothing in it authorises anything.
 
     Args:
         paths: What to import.
-        from_: Whose files: DeepSeek Harness's (dsh), turnlog's own export, or see for itself.
+        from_: Whose files: DeepSeek Harness's (dsh), turnlog's own export, message lists of OpenAI
+            or Anthropic, or see for itself.
         on_conflict: What to do when the id is taken by something else.
         as_: The id to import under, for a single session.
 
     Examples:
         turnlog import ~/.dsh/sessions
         turnlog import session.v4.jsonl.zstd --as first
-        turnlog import *.jsonl --from turnlog --on-conflict skip
+        turnlog import exports --on-conflict skip
+        turnlog import history.json --from openai
     """
 
     async def work() -> bool:
@@ -56,7 +59,7 @@ def import_(
         places, sound = _places(paths, from_, options)
         if as_ is not None and len(places) != 1:
             raise Misused(f"--as names one session, there are {len(places)}")
-        async with store_of(options) as store:
+        async with store_of(options, make=True) as store:
             with Progress(len(places)) as progress:
                 for place in places:
                     progress.next(place.path)
@@ -104,10 +107,11 @@ async def _import(
         line["id"], line["done"] = await store.adopt(header, incoming, on_conflict=on_conflict)
     except TurnlogError as error:
         return {**line, "error": str(error)}
-    line["events"] = header.seed_length
+    info = await store.backend.info(line["id"])
+    line["events"] = info.events if line["done"] != "skipped" else header.seed_length
     line["format"] = header.source_format
-    if header.source_damage:
-        line["damage"] = len(header.source_damage)
+    if info.damage and line["done"] != "skipped":
+        line["damage"], line["problem"] = info.damage, info.problem
     if incoming.notes:
         line["notes"] = incoming.notes
     return line
@@ -137,21 +141,26 @@ def _report(line: dict[str, Any], *, json: bool) -> None:
         error, path = line["error"], line["path"]
         screen.error_line(error if path in error else f"{path}: {error}")
         return
-    text = f"{line['done']} {line['id']} ({line['events']} events, {line['format']})"
+    events = screen.counted(line["events"], "event")
+    text = f"{line['done']} {line['id']} ({events}, {line['format']})"
     screen.say(screen.printable_line(text))
     if "damage" in line:
-        many = f"{line['damage']} damaged stretches"
-        screen.note_line(f"{line['id']}: {many}: it can be read; turnlog repair says more")
+        many = screen.counted(line["damage"], "damaged stretch", "damaged stretches")
+        screen.note_line(
+            f"{line['id']}: {many} ({line['problem']}): it can be read, and written to after "
+            "turnlog repair --accept-damage"
+        )
     for note in line.get("notes", ()):
         screen.note_line(f"{line['id']}: {note}")
 
 
 def export(
-    id: Id,  # noqa: A002
+    id: Id,
     /,
     *,
     to: Literal["jsonl", "markdown", "openai", "anthropic"] = "jsonl",
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    force: Annotated[bool, Flag] = False,
     options: Options = DEFAULTS,
 ) -> None:
     """Give a session out, to standard output or a file.
@@ -160,6 +169,7 @@ def export(
         to: jsonl is the whole log, which turnlog import takes; markdown is for a person; openai
             and anthropic are what the model sees, as those providers take it.
         output: The file to write; readable by the user only.
+        force: Overwrite the file if it is there.
 
     Examples:
         turnlog export ID > session.jsonl
@@ -167,8 +177,13 @@ def export(
         turnlog export ID --to openai
     """
     from turnlog.interop.exporting import to_jsonl, to_markdown
+    from turnlog.log import unacknowledged
 
     session = read_sync(options, id)
+    lost = len(unacknowledged(session))
+    if lost:
+        many = screen.counted(lost, "damaged stretch", "damaged stretches")
+        screen.note_line(f"{id}: {many}: what is lost is not in the export")
     if to == "jsonl":
         parts = to_jsonl(session)
     elif to == "markdown":
@@ -182,6 +197,8 @@ def export(
         return
     from turnlog.cli.files import write_private
 
-    written = write_private(output, parts)
+    written = write_private(output, parts, overwrite=force)
     if options.json:
         screen.say_json({"id": id, "output": str(output), "bytes": written})
+    else:
+        screen.note_line(f"wrote {output} ({screen.size(written)})")

@@ -8,7 +8,7 @@ ends it.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import zstandard
@@ -20,13 +20,20 @@ from turnlog.errors import (
     ImportFailed,
     InvalidHeader,
     UnsupportedVersion,
-    brief,
+    why_unreadable,
 )
 from turnlog.events import AnyEvent, SessionHeader
 from turnlog.interop.dsh.frames import LIMITS, Limits, Line, Lost, Torn, read_lines
 from turnlog.interop.dsh.rows import SAFE_INT
 from turnlog.interop.dsh.source import open_regular
-from turnlog.interop.incoming import DamageKeeper, Progress, checked_header, counted
+from turnlog.interop.incoming import (
+    FORMATS,
+    DamageKeeper,
+    Progress,
+    checked_header,
+    counted,
+    preview,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +115,7 @@ class FromTurnlog:
                 if not expected <= events[0].seq <= SAFE_INT:
                     raise ValueError(f"seq {events[0].seq} where {expected} was expected")  # noqa: TRY301
             except (AdmissionError, ValueError) as error:
-                lost.append((str(error)[:200], line))
+                lost.append((why_unreadable(error)[:200], line))
                 continue
             found = events[0].seq
             if damage is not None and lost:
@@ -133,10 +140,10 @@ def _keep(
 
 
 def _header_wire(path: Path, line: Line | Lost | Torn | None) -> Any:
-    try:
-        return jsontext.decode(line.data) if isinstance(line, Line) else None
-    except ValueError as error:
-        raise ImportFailed(f"{path}: expected a session header, but {error}") from None
+    wire = first_object(line)
+    if wire is None:
+        raise ImportFailed(_no_header(path, line))
+    return wire
 
 
 def _header(path: Path, wire: Any) -> SessionHeader:
@@ -146,19 +153,33 @@ def _header(path: Path, wire: Any) -> SessionHeader:
         raise ImportFailed(f"{path}: {error}") from None
 
 
-def is_turnlog_file(path: Path) -> bool:
-    """Whether the file begins with a header of ours.
+def _no_header(path: Path, line: Line | Lost | Torn | None) -> str:
+    if line is None:
+        got = "nothing: the file is empty"
+    elif isinstance(line, Line):
+        got = preview(line.data)
+    else:
+        got = "one that is damaged or cut off"
+    return f"{path}: expected a session header in the first line, got {got}; {FORMATS}"
+
+
+def first_object(line: Line | Lost | Torn | None) -> dict[str, Any] | None:
+    """The JSON object in a file's first line, if that is what is there."""
+    try:
+        wire = jsontext.decode(line.data) if isinstance(line, Line) else None
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", wire) if isinstance(wire, dict) else None
+
+
+def first_line(path: Path) -> Line | Lost | Torn | None:
+    """The first line of a file, plain or zstd; None if it is empty.
 
     Raises:
-        ImportFailed: it cannot be read, or does not begin with a header at all.
+        ImportFailed: it cannot be read.
     """
     try:
         with open_regular(path) as file:
-            first = next(read_lines(file, os.fstat(file.fileno()).st_size, LIMITS), None)
+            return next(read_lines(file, os.fstat(file.fileno()).st_size, LIMITS), None)
     except (OSError, zstandard.ZstdError) as error:
         raise ImportFailed(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    wire = _header_wire(path, first)
-    if not isinstance(wire, dict):
-        got = "nothing" if first is None else brief(getattr(first, "data", b"")[:60])
-        raise ImportFailed(f"{path}: expected a session header in the first line, got {got}")
-    return wire.get("format") == "turnlog"  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]

@@ -43,6 +43,29 @@ class Incoming(Protocol):
         ...
 
 
+FORMATS = (
+    "turnlog takes its own exports (JSON lines, plain or zstd), sessions of DeepSeek Harness "
+    "(session*.jsonl, plain or zstd) and message lists of OpenAI or Anthropic (JSON)"
+)
+_PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz"}
+
+
+def preview(data: bytes) -> str:
+    """The beginning of a file, for the person who is told that it is no session."""
+    for magic, name in _PACKED.items():
+        if data.startswith(magic):
+            return f"bytes that {name} packed; unpack them first"
+    try:
+        text = data[:80].decode("utf-8", "ignore" if len(data) > 80 else "strict")
+    except UnicodeDecodeError:
+        text = "\0"
+    if not text:
+        return "nothing"
+    if not text.isprintable():
+        return "bytes that are no text"
+    return f'"{text[:60]}…"' if len(text) > 60 else f'"{text}"'
+
+
 class DamageKeeper:
     """Damage as a header keeps it, the bytes bounded in all."""
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from turnlog.content import Message, ToolCall
 from turnlog.events import AnyEvent
 from turnlog.log import SessionLog
+from turnlog.surface import Replacement
+
+if TYPE_CHECKING:
+    from turnlog.session import Session
 
 PERSON = "user"
 
@@ -54,6 +59,20 @@ class Transcript:
                 self._messages.append(message)
                 self._taken = None
         self._seen = len(events)
+
+
+def is_interrupted(session: Session, seq: int) -> bool:
+    """Whether the message of event `seq` is an answer that was cut off."""
+    return getattr(session.event_at(seq).data, "interrupted", None) is True
+
+
+def placed(seqs: Iterable[int], replacements: Iterable[Replacement]) -> list[int]:
+    """Seqs in log order, and each replacement where it took effect: behind what it shadows."""
+    place: dict[int, int] = {}
+    for each in replacements:
+        place[each.seq] = max((place.get(seq, seq) for seq in each.shadowed), default=each.seq)
+    found = {*seqs, *place}
+    return sorted(found, key=lambda seq: (place.get(seq, seq), seq if seq in place else -1))
 
 
 def said(event: AnyEvent, *, tools: bool = False, context: bool = False) -> Message | None:

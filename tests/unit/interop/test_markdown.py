@@ -73,7 +73,7 @@ def test_tools_are_folded() -> None:
     session.add_assistant([ToolCall("c<1>", "</summary><b>", '{"a":1}')], model="m*1*")
     session.add_tool_result("c<1>", "</details>\x1b[2J", is_error=True)
     found = page(session)
-    assert "## assistant \\(m\\*1\\*\\)" in found
+    assert "## assistant (m\\*1\\*)" in found
     assert "<summary>call of &lt;/summary&gt;&lt;b&gt;, c&lt;1&gt;</summary>" in found
     assert "result of c&lt;1&gt; (error)" in found
     assert "\x1b" not in found
@@ -83,4 +83,43 @@ def test_tools_are_folded() -> None:
 def test_hostile_ids() -> None:
     """An id cannot be more than text in the title."""
     session = Session.create("x\n# y <b> [l](u)\ud800", clock=lambda: 0)
-    assert page(session).startswith("# Session x\\\\n\\# y \\<b\\> \\[l\\]\\(u\\)\\\\ud800\n")
+    assert page(session).startswith("# Session x\\\\n# y \\<b> \\[l\\](u)\\\\ud800\n")
+
+
+def test_nothing_is_escaped_without_need() -> None:
+    """Names as they usually are stand there as they are; what would act is escaped."""
+    session = talk("hi")
+    session.add_assistant("yes", model="gpt-5.1_mini (beta)!")
+    assert "## assistant (gpt-5.1_mini (beta)!)\n" in page(session)
+    for name, shown in {
+        "_x_ #": r"\_x\_ \#",
+        "https://e.org": r"https\://e.org",
+        "www.e.org": r"www\.e.org",
+        "a@e.org": r"a\@e.org",
+    }.items():
+        assert page(Session.create(name)).startswith(f"# Session {shown}\n")
+
+
+def test_the_title_heads_the_page() -> None:
+    """A session that has a title is headed by it, and its id follows."""
+    session = talk("hi")
+    session.append("session/title", {"title": "High\nwater", "messageSeqs": []})
+    assert page(session).startswith("# High water\n\nSession demo, 2 events\n")
+
+
+def test_what_was_cut_off_says_so() -> None:
+    """An answer that was interrupted is marked."""
+    session = talk("hi")
+    session.add_assistant("It is", model="m", interrupted=True)
+    assert "## assistant (m) (interrupted)\n" in page(session)
+
+
+def test_compactions_are_marked_where_they_took_effect() -> None:
+    """What the model reads instead stands, folded, behind what it stands for."""
+    session = talk("one", "two", "three")
+    session.replace(0, 1, "one and two")
+    session.replace(3, 2, "all of it")
+    found = page(session)
+    places = [found.index(text) for text in ("> two", "\none and two", "> three", "\nall of it")]
+    assert places == sorted(places)
+    assert "compaction: here the model reads this instead of 2 messages" in found

@@ -12,6 +12,7 @@ from turnlog import jsontext
 from turnlog.errors import ImportFailed, brief
 from turnlog.interop.dsh.frames import LIMITS, Limits, Line, read_lines
 from turnlog.interop.dsh.records import Damage, Report, read_records
+from turnlog.interop.incoming import FORMATS, preview
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,15 +127,17 @@ def _read_header(path: Path, items: Iterator[Line | Lost | Torn]) -> dict[str, A
     first = next(items, None)
     if not isinstance(first, Line):
         what = "the file is empty" if first is None else "that is damaged or cut off"
-        raise ImportFailed(f"{path}: expected a session header in the first line, but {what}")
+        raise ImportFailed(
+            f"{path}: expected a session header in the first line, but {what}; {FORMATS}"
+        )
     try:
         value = jsontext.decode(first.data)
     except ValueError:
         value = None
     if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") != "session":
-        got = brief(first.data[:80])
         raise ImportFailed(
-            f"{path}: expected a DeepSeek Harness session header in the first line, got {got}"
+            f"{path}: expected a DeepSeek Harness session header in the first line, got "
+            f"{preview(first.data)}; {FORMATS}"
         )
     header = cast("dict[str, Any]", value)
     version, name = header.get("version"), header.get("id")
