@@ -23,8 +23,14 @@ from turnlog.content import (
     Usage,
     extra_field,
 )
-from turnlog.errors import InvalidHeader, InvalidPayload, TurnlogError, UnsupportedVersion
-from turnlog.records import Codec, Record, flatten
+from turnlog.errors import (
+    InvalidHeader,
+    InvalidPayload,
+    PayloadError,
+    TurnlogError,
+    UnsupportedVersion,
+)
+from turnlog.records import Codec, Record, flatten, freeze
 
 FORMAT: Final = "turnlog"
 VERSION: Final = 0
@@ -767,7 +773,7 @@ class SessionHeader(Record, frozen=True):
             )
             raise UnsupportedVersion(msg)
         try:
-            header = _header_codec.convert(rest)
+            header = _header_codec.convert(freeze(rest))
         except msgspec.ValidationError as error:
             msg = f"session header: {error}"
             raise InvalidHeader(msg) from None
@@ -776,6 +782,10 @@ class SessionHeader(Record, frozen=True):
 
     def check(self) -> None:
         """Raise InvalidHeader unless every field is what the law asks for."""
+        try:
+            _header_codec.admit(self, None)
+        except PayloadError as error:
+            raise InvalidHeader(f"session header: {error.detail}") from None
         if not self.id:
             msg = "session header: expected a non-empty id"
             raise InvalidHeader(msg)

@@ -7,7 +7,7 @@ they change anything, and both use the same rules for surface and provenance.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, Protocol, cast, overload
@@ -52,6 +52,7 @@ from turnlog.events import (
     event_type,
 )
 from turnlog.jsontext import is_object
+from turnlog.records import freeze
 from turnlog.surface import Replacement, Surface
 from turnlog.upcasts import reread
 
@@ -135,7 +136,8 @@ class SessionLog:
         #: Types that no one here knows and their writer did not mark as ignorable, with a count.
         self.unknown: dict[str, int] = {}
         self._lost: list[tuple[int, int]] = []
-        self._calls: dict[str, tuple[int, int | None]] = {}  # open call id -> tool/call, settled
+        # Open call id -> [seqs of its tool/call and tool/settled], for each call of that id.
+        self._calls: dict[str, list[list[int]]] = {}
 
     def __len__(self) -> int:
         return len(self._events)
@@ -168,6 +170,18 @@ class SessionLog:
         msg = f"session {self.header.id!r}: expected a seq from 0 to {self.next_seq - 1}, got {seq}"
         raise NoSuchEvent(msg)
 
+    def check(self, at: object) -> int:
+        """`at`, when it is a seq after which the log can be looked at; -1 is before the first.
+
+        Raises:
+            NoSuchEvent: it is not.
+        """
+        if type(at) is int and -1 <= at < self.next_seq:
+            return at
+        name = self.header.id
+        msg = f"session {name!r}: expected a seq from 0 to {self.next_seq - 1}, got {at!r}"
+        raise NoSuchEvent(msg)
+
     def is_lost(self, seq: int) -> bool:
         """Whether the event was lost to damage."""
         return any(first <= seq <= last for first, last in self._lost)
@@ -181,8 +195,7 @@ class SessionLog:
 
     def call_seqs(self, call_id: str) -> list[int] | None:
         """What the result of an open call has to cite: its tool/call and tool/settled."""
-        found = [seq for seq in self._calls.get(call_id, ()) if seq is not None]
-        return found or None
+        return list(next(iter(self._calls.get(call_id, ())), ())) or None
 
     # -- admission -----------------------------------------------------------------------------
 
@@ -370,13 +383,13 @@ class SessionLog:
         data = event.data
         if type(data) is not ToolResult or tolerant or self._is_foreign(event.seq):
             return
-        call = self._calls.get(data.message.tool_call_id or "")
-        if call is None:
-            return
-        for seq, what in zip(call, ("tool/call", "tool/settled"), strict=True):
-            if seq is not None and (cited is None or seq not in cited):
-                msg = f"expected the result to cite its {what} {seq}, it cites {cited}"
-                raise UncitedCall(msg, seq=event.seq, value=seq)
+        calls = self._calls.get(data.message.tool_call_id or "")
+        if calls and not any(all(seq in (cited or ()) for seq in call) for call in calls):
+            call = next((call for call in calls if call[0] in (cited or ())), calls[0])
+            seq = next(seq for seq in call if seq not in (cited or ()))
+            what = "tool/call" if seq == call[0] else "tool/settled"
+            msg = f"expected the result to cite its {what} {seq}, it cites {cited}"
+            raise UncitedCall(msg, seq=event.seq, value=seq)
 
     def _is_foreign(self, seq: int) -> bool:
         header = self.header
@@ -406,14 +419,14 @@ class SessionLog:
         if event.type == "tool/call":
             data = event.data
             if type(data) is ToolCallStart:
-                self._calls[data.call_id] = (event.seq, None)
+                self._calls.setdefault(data.call_id, []).append([event.seq])
         elif event.type == "tool/settled":
             data = event.data
             if type(data) is ToolResult:
-                call_id = data.message.tool_call_id or ""
-                started = self._calls.get(call_id)
-                if started is not None:
-                    self._calls[call_id] = (started[0], event.seq)
+                for call in self._calls.get(data.message.tool_call_id or "", ()):
+                    if len(call) == 1:
+                        call.append(event.seq)
+                        break
 
     def _add(self, event: AnyEvent, planned: Replacement | None) -> None:
         self._events.append(event)
@@ -428,10 +441,17 @@ class SessionLog:
         if event.surface_op != "append":
             self.flagged.append(event.seq)
         elif self._calls and event.type == "tool/result" and type(event.data) is ToolResult:
-            self._calls.pop(event.data.message.tool_call_id or "", None)
+            self._answered(event.data.message.tool_call_id or "", event.source_event_seqs or ())
         elif self._calls and event.type == "assistant/message" and event.message is not None:
             for call in event.message.tool_calls:
                 self._calls.pop(call.id, None)  # the id is used again: another call
+
+    def _answered(self, call_id: str, cited: Sequence[int]) -> None:
+        calls = self._calls.get(call_id)
+        if calls:
+            calls.remove(next((call for call in calls if call[0] in cited), calls[0]))
+            if not calls:
+                del self._calls[call_id]
 
 
 class _Damaged(Protocol):
@@ -457,21 +477,23 @@ def unacknowledged(log: _Damaged) -> list[Damage]:
                         seqs.append((first, last))
                     case _:
                         places.append((lost.get("offset"), lost.get("place")))
-    seqs.sort()
-    return [d for d in log.damage if not _accepted(d, seqs, places)]
+    stretches: list[tuple[int, int]] = []
+    for first, last in sorted(seqs):
+        if stretches and first <= stretches[-1][1] + 1:
+            stretches[-1] = (stretches[-1][0], max(last, stretches[-1][1]))
+        else:
+            stretches.append((first, last))
+    return [d for d in log.damage if not _accepted(d, stretches, places)]
 
 
 def _accepted(
-    damage: Damage, seqs: list[tuple[int, int]], places: list[tuple[object, object]]
+    damage: Damage, stretches: list[tuple[int, int]], places: list[tuple[object, object]]
 ) -> bool:
     """Whether it was accepted: by its seqs, which a fork keeps, or else by its bytes."""
     if damage.first_seq is None or damage.last_seq is None:
         return (damage.offset, damage.place) in places
-    missing = damage.first_seq
-    for first, last in seqs:
-        if first <= missing <= last:
-            missing = last + 1
-    return missing > damage.last_seq
+    at = bisect_right(stretches, damage.first_seq, key=lambda stretch: stretch[0])
+    return at > 0 and damage.last_seq <= stretches[at - 1][1]
 
 
 def _unknown(type_name: object) -> str:
@@ -570,4 +592,5 @@ def make_event(  # noqa: PLR0913 - an envelope has this many fields
     if reading is None:
         kind = event_type(type_name)
         reading = jsontext.decode if kind is None else kind.read
+    extra = None if extra is None else freeze(extra)
     return Event(type_name, seq, time, raw, op, cited, ignorable, extra, reading)

@@ -263,7 +263,11 @@ class Codec(Generic[R]):
         Raises:
             msgspec.ValidationError: another shape.
         """
-        return msgspec.convert(_absorb(plain, _shape(self.cls)), self.cls)
+        try:
+            return msgspec.convert(_absorb(plain, _shape(self.cls)), self.cls)
+        except UnicodeEncodeError:  # msgspec, telling of a string with a lone surrogate
+            msg = f"another shape than {self.cls.__name__}, with a lone surrogate in it"
+            raise msgspec.ValidationError(msg) from None
 
 
 def _difference(value: Any, read: Any, path: str) -> tuple[str, Any, Any]:

@@ -60,20 +60,35 @@ class Closer(msgspec.Struct, frozen=True):
     source_event_seqs: Sequence[int] | None = None
 
 
+class _OpenCall:
+    """A call without a result, and what is known of it. Ids may repeat; calls are told apart."""
+
+    __slots__ = ("asking", "call", "proven", "settled", "started")
+
+    def __init__(self, call: ToolCall, asking: AnyEvent, *, proven: bool) -> None:
+        self.call = call
+        self.asking = asking  # its message
+        self.proven = proven  # without a tool/call it did not start
+        self.started: int | None = None  # the seq of its tool/call
+        self.settled: AnyEvent | None = None
+
+
 class _Tail:
     """What is open at the end of a log, found by reading back to the last turn boundary."""
 
-    def __init__(self, header: SessionHeader, events: Sequence[AnyEvent]) -> None:
+    def __init__(
+        self,
+        header: SessionHeader,
+        events: Sequence[AnyEvent],
+        on_surface: Callable[[int], bool] = lambda _: True,
+    ) -> None:
         start = _tail_start(events)
         self.turn: int | None = None
         self.step: int | None = None
         self.bracket: CompactionStart | None = None
         self.attempt: list[AnyEvent] = []
-        self.calls: list[
-            tuple[ToolCall, AnyEvent, bool]
-        ] = []  # call, its message, step had a request
-        self.started: dict[str, int] = {}
-        self.settled: dict[str, AnyEvent] = {}
+        self.calls: list[_OpenCall] = []
+        self._on_surface = on_surface
         self.asked: dict[str, str] = {}  # call id -> approval id
         self.decided: dict[str, str] = {}
         self.sent = False
@@ -84,7 +99,7 @@ class _Tail:
         for event in events[start:]:
             self._read(event)
 
-    def _read(self, event: AnyEvent) -> None:  # noqa: C901, PLR0912 - one branch an event type
+    def _read(self, event: AnyEvent) -> None:  # noqa: C901, PLR0912, PLR0915 - one branch an event type
         data = event.data
         match event.type:
             case "turn/start" if isinstance(data, TurnStart):
@@ -110,15 +125,22 @@ class _Tail:
                 self.attempt, self.unanswered = [], None
                 proven = self.sent or event.seq < self.foreign
                 if event.surface_op == "append":
-                    self.calls += [(call, event, proven) for call in data.message.tool_calls]
+                    self.calls += [
+                        _OpenCall(call, event, proven=proven) for call in data.message.tool_calls
+                    ]
                 else:
                     self._rewritten(event, data.message)
             case "tool/call" if isinstance(data, ToolCallStart):
-                self.started[data.call_id] = event.seq
+                item = next((i for i in self._named(data.call_id) if i.started is None), None)
+                if item is not None:
+                    item.started = event.seq
             case "tool/settled" if isinstance(data, ToolResult):
-                self.settled[data.message.tool_call_id or ""] = event
+                named = self._named(data.message.tool_call_id)
+                item = next((i for i in named if i.settled is None), None)
+                if item is not None:
+                    item.settled = event
             case "tool/result" if isinstance(data, ToolResult) and event.surface_op == "append":
-                self._answered(data.message.tool_call_id or "")
+                self._answered(data.message.tool_call_id, event.source_event_seqs or ())
             case "compaction/start" if isinstance(data, CompactionStart):
                 self.bracket = data
             case "compaction/end":
@@ -139,27 +161,29 @@ class _Tail:
         """A message that replaces another asks for nothing new; what was open stays open in it."""
         kept = {call.id for call in message.tool_calls}
         cited = set(event.source_event_seqs or ())
-        self.calls = [
-            (call, event if call.id in kept and asking.seq in cited else asking, proven)
-            for call, asking, proven in self.calls
-        ]
+        for item in self.calls:
+            if item.call.id in kept and item.asking.seq in cited:
+                item.asking = event
 
-    def _answered(self, call_id: str) -> None:
-        for i, (call, _, _) in enumerate(self.calls):
-            if call.id == call_id:
-                del self.calls[i]
-                self.started.pop(call_id, None)
-                self.settled.pop(call_id, None)
-                self.asked.pop(call_id, None)  # the id may be used again: another call
-                return
+    def _named(self, call_id: str | None) -> list[_OpenCall]:
+        """The open calls of that id, those whose message is still on the surface first."""
+        named = [item for item in self.calls if item.call.id == call_id]
+        return sorted(named, key=lambda item: not self._on_surface(item.asking.seq))
+
+    def _answered(self, call_id: str | None, cited: Sequence[int]) -> None:
+        named = self._named(call_id)
+        item = next((item for item in named if item.started in cited), next(iter(named), None))
+        if item is not None:
+            self.calls.remove(item)
+            self.asked.pop(item.call.id, None)  # the id may be used again: another call
 
     def suspended(self) -> bool:
         """Whether the turn only waits for a decision on every call that has no result."""
         return bool(self.turn is not None and self.calls) and all(
-            call.id not in self.started
-            and call.id in self.asked
-            and self.decided.get(self.asked[call.id], "granted") == "granted"
-            for call, _, _ in self.calls
+            item.started is None
+            and item.call.id in self.asked
+            and self.decided.get(self.asked[item.call.id], "granted") == "granted"
+            for item in self.calls
         )
 
 
@@ -197,8 +221,8 @@ def closers(
     """
     if not events:
         return []
-    tail = _Tail(header, events)
-    tail.calls = [call for call in tail.calls if on_surface(call[1].seq)]
+    tail = _Tail(header, events, on_surface)
+    tail.calls = [item for item in tail.calls if on_surface(item.asking.seq)]
     if end is None and reason == "interrupted" and tail.suspended():
         tail.calls, tail.attempt, tail.turn = [], [], None  # only a dead bracket is closed
     if reason == "forked":
@@ -232,8 +256,8 @@ def _missing(
         sent = _nothing_came(tail.unanswered, tail.turn, tail.step, reason)
         yield "assistant/attempt", sent, None
         seq += 1
-    for call, asking, proven in tail.calls:
-        yield _close(header, call, asking, proven, tail, seq, reason)
+    for item in tail.calls:
+        yield _close(header, item, seq, reason)
         seq += 1
     if tail.turn is not None:
         if tail.step is not None:
@@ -278,21 +302,14 @@ def _invisible(reason: str) -> Failure:
 
 
 def _close(
-    header: SessionHeader,
-    call: ToolCall,
-    asking: AnyEvent,
-    proven: bool,  # noqa: FBT001
-    tail: _Tail,
-    seq: int,
-    reason: str,
+    header: SessionHeader, item: _OpenCall, seq: int, reason: str
 ) -> tuple[str, Any, Sequence[int] | None]:
     """An open call's settled result, or the error that says what is known of it."""
-    started = tail.started.get(call.id)
-    settled = tail.settled.get(call.id)
+    call, started, settled = item.call, item.started, item.settled
     if settled is not None:
         cited = [settled.seq] if started is None else [started, settled.seq]
         return "tool/result", _admissible(settled.data, repair_id(header, seq)), cited
-    error = NOT_STARTED if proven and started is None else OUTCOME_UNKNOWN
+    error = NOT_STARTED if item.proven and started is None else OUTCOME_UNKNOWN
     message = Message(
         repair_id(header, seq),
         "tool",
@@ -301,7 +318,7 @@ def _close(
         call.id,
         is_error=True,
     )
-    data = ToolResult(message, asking.data.turn, asking.data.step, error)
+    data = ToolResult(message, item.asking.data.turn, item.asking.data.step, error)
     return "tool/result", data, None if started is None else [started]
 
 

@@ -16,7 +16,7 @@ from turnlog import _ambient, jsontext
 from turnlog import events as ev
 from turnlog.codec import decode_line, encode_lines, event_from_dict
 from turnlog.content import Content, Message, assistant_message, blocks, tool_message, user_message
-from turnlog.errors import InvalidPayload, NoSuchEvent, ReentrantAppend, UnknownEventType
+from turnlog.errors import InvalidPayload, ReentrantAppend, UnknownEventType
 from turnlog.events import AnyEvent, Event, Replace, SessionHeader, event_type
 from turnlog.log import Damage, Events, SessionLog
 from turnlog.repair import closers
@@ -55,10 +55,15 @@ class Fold(Protocol[S]):
 class SurfaceFace:
     """The read-only face of a session's surface."""
 
-    __slots__ = ("_surface",)
+    __slots__ = ("_lock", "_log")
 
-    def __init__(self, surface: Surface) -> None:
-        self._surface = surface
+    def __init__(self, log: SessionLog, lock: RLock) -> None:
+        self._log = log
+        self._lock = lock
+
+    @property
+    def _surface(self) -> Surface:
+        return self._log.surface
 
     @property
     def seqs(self) -> Seqs:
@@ -76,12 +81,18 @@ class SurfaceFace:
         return tuple(self._surface.replacements)
 
     def at(self, seq: int) -> tuple[int, ...]:
-        """The nodes as they were after event `seq`."""
-        return tuple(self._surface.at(seq))
+        """The nodes as they were after event `seq`.
+
+        Raises:
+            NoSuchEvent: outside the log.
+        """
+        with self._lock:
+            return tuple(self._surface.at(self._log.check(seq)))
 
     def shadowed_by(self, seq: int) -> int | None:
         """The replacement that took node `seq` off the surface, or None."""
-        return self._surface.shadowed_by(seq)
+        with self._lock:
+            return self._surface.shadowed_by(seq)
 
     def __len__(self) -> int:
         return len(self._surface)
@@ -90,7 +101,8 @@ class SurfaceFace:
         return f"<Surface of {len(self)} nodes: {list(self.seqs)!r}>"
 
     def __contains__(self, seq: int) -> bool:
-        return seq in self._surface
+        with self._lock:
+            return seq in self._surface
 
 
 class _Fits(Exception):
@@ -124,7 +136,7 @@ class Session:
         self._transcripts: dict[tuple[bool, bool], Transcript] = {}
         self._usage = UsageFold(log.header)
         self._folds: dict[int, tuple[Any, int, Any]] = {}  # id -> fold, events seen, state
-        self.surface = SurfaceFace(log.surface)
+        self.surface = SurfaceFace(log, self._lock)
 
     # -- making one ----------------------------------------------------------------------------
 
@@ -428,7 +440,7 @@ class Session:
                 self._refuse_reentry()
             if surface_op is not None and (data.__class__ is not Message or not data.id):
                 data = self._with_id(data)
-            name = type if isinstance(type, str) else type.name
+            name = type if isinstance(type, str) else getattr(type, "name", repr(type))
             if self._seed_end == self._log.next_seq and name != ev.SEED_END:
                 self._end_import(name, data, surface_op, source_event_seqs)
             event = self._admit(
@@ -743,7 +755,4 @@ class Session:
             return state
 
     def _check(self, at: int) -> int:
-        if not -1 <= at < self._log.next_seq:
-            msg = f"session {self.id!r}: expected a seq from 0 to {self.next_seq - 1}, got {at}"
-            raise NoSuchEvent(msg)
-        return at
+        return self._log.check(at)

@@ -374,3 +374,38 @@ def test_after_a_crash_inside_repair() -> None:
     for kept in range(len(added) + 1):
         session = Session.from_events(author.session.header, [*events, *added[:kept]])
         assert session.repair() == added[kept:]
+
+
+def test_calls_that_share_an_id_are_told_apart_after_a_second_crash() -> None:
+    """With one of two equal ids closed, the other is still known to have started."""
+    session = Session.create("s")
+    session.append("turn/start", {"turn": 1})
+    session.append("step/start", {"turn": 1, "step": 1})
+    session.append(
+        "request/sent", {"purpose": "step", "digest": "d", "encoder": "e@1", "model": "m"}
+    )
+    session.add_assistant([ToolCall("", "a", "{}"), ToolCall("", "b", "{}")], turn=1, step=1)
+    for name in "ab":
+        session.append("tool/call", {"callId": "", "name": name, "arguments": "{}"})
+    closed = session.fork().events  # not used further than to show that a fork closes both
+    assert [e.data.error.code for e in closed if e.type == "tool/result"] == [
+        "TOOL_OUTCOME_UNKNOWN",
+        "TOOL_OUTCOME_UNKNOWN",
+    ]
+    whole = [event for event in session.repair() if event.type == "tool/result"]
+    again = Session.from_events(session.header, session.events[: whole[0].seq + 1])
+    rest = [event for event in again.repair() if event.type == "tool/result"]
+    assert [event.data.error.code for event in rest] == ["TOOL_OUTCOME_UNKNOWN"]
+    assert list(rest[0].source_event_seqs or ()) == list(whole[1].source_event_seqs or ())
+
+
+def test_an_id_that_a_shadowed_message_used_too_is_closed_once() -> None:
+    """A call whose message was compacted away does not take the answer of another."""
+    session = Session.create("s")
+    session.add_user("hi")
+    session.add_assistant(ToolCall("c2", "f", "{}"))
+    session.replace(0, 1, "so far")
+    session.add_assistant(ToolCall("c2", "f", "{}"))
+    assert [event.type for event in session.repair()] == ["tool/result"]
+    assert session.repair() == []
+    assert session.request_messages().mends == ()

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 
 import turnlog
-from turnlog.errors import InvalidContent, InvalidHeader, InvalidPayload, NotOnSurface, UnknownEventType
+from turnlog.errors import (
+    InvalidContent,
+    InvalidHeader,
+    InvalidPayload,
+    NoSuchEvent,
+    NotOnSurface,
+    UnknownEventType,
+)
 from turnlog.testing.strategies import histories
 
 
@@ -65,3 +72,48 @@ def test_bytes_that_are_no_session_are_refused() -> None:
     """A file of something else is a typed error."""
     with pytest.raises(InvalidHeader):
         turnlog.Session.from_jsonl(b'{"type":"session"}\n')
+
+
+@pytest.mark.parametrize("wrong", [5, ["a"], ""])
+def test_an_id_that_is_no_text_is_refused(wrong: object) -> None:
+    """A session's id is a non-empty string, whoever makes it."""
+    with pytest.raises(InvalidHeader):
+        turnlog.Session.create(wrong)  # pyright: ignore[reportArgumentType] - that is the test
+
+
+@pytest.mark.parametrize("wrong", [1.0, "2", -2, 99, None])
+def test_a_seq_that_is_none_is_refused(wrong: object) -> None:
+    """Views at something that is no seq of the log say what was expected."""
+    with pytest.raises(NoSuchEvent):
+        talk().surface.at(wrong)  # pyright: ignore[reportArgumentType] - that is the test
+
+
+@pytest.mark.parametrize("wrong", [["x"], {}, 3, None])
+def test_a_type_that_is_no_name_is_refused(wrong: object) -> None:
+    """An event type is a string or what `register_event_type` returned."""
+    with pytest.raises(UnknownEventType):
+        talk().append(wrong, {})  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def test_a_lone_surrogate_in_the_wrong_place_is_refused_and_read_as_it_is() -> None:
+    """Where the shape is wrong too, the error is ours, and a loaded event stays readable."""
+    session = talk()
+    with pytest.raises(InvalidPayload):
+        session.append("turn/start", {"turn": "\ud800"})
+    wire = {"type": "turn/start", "seq": 0, "time": 1, "data": {"turn": "\ud800"}}
+    loaded = turnlog.Session.from_events(session.header, [wire])
+    assert loaded.event_at(0).data == {"turn": "\ud800"}
+    assert loaded.repair() == []
+
+
+def test_what_was_loaded_does_not_alias_what_it_was_loaded_from() -> None:
+    """Unknown envelope keys and a foreign header are copies that cannot be changed."""
+    wire = {**talk().event_at(0).to_dict(), "custom": {"n": 1}}
+    head = {**talk().header.to_dict(), "source": {"a": [1]}}
+    session = turnlog.Session.from_events(head, [wire])
+    before = session.to_jsonl()
+    wire["custom"]["n"] = 2
+    head["source"]["a"].append(2)
+    assert session.to_jsonl() == before
+    with pytest.raises(TypeError):
+        (session.event_at(0).extra or {})["custom"] = 3
