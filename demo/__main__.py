@@ -18,6 +18,7 @@ from turnlog.agent.approval import printable
 NEXT = """
 What to try next (the sessions are in {folder}):
 
+  . .venv/bin/activate
   export TURNLOG_STORE={store}
   turnlog ls
   turnlog show demo-chat --tools
@@ -28,9 +29,8 @@ What to try next (the sessions are in {folder}):
 """
 
 
-async def run(model: str, folder: Path) -> int:
+async def run(demo: Demo) -> int:
     """Run every step; 0 when all did what they say."""
-    demo = Demo(model, folder, _say, _piece)
     started = time.monotonic()
     async with turnlog.open_store(demo.store_url) as store:
         for number, step in enumerate(demo.steps(), 1):
@@ -41,10 +41,13 @@ async def run(model: str, folder: Path) -> int:
             except (StepFailed, turnlog.TurnlogError) as error:
                 _say(f"  ✗ FAILED: {error}")
                 return 1
+            except Exception as error:  # noqa: BLE001 - whatever goes wrong, this step failed
+                _say(f"  ✗ FAILED: {type(error).__name__}: {error}")
+                return 1
             _say("  ✓")
     _say(f"\nAll of it held ({time.monotonic() - started:.0f} s).")
     at = demo.earlier[0]
-    _say(NEXT.format(folder=folder, store=demo.store_url, at=at).rstrip())
+    _say(NEXT.format(folder=demo.folder, store=demo.store_url, at=at).rstrip())
     return 0
 
 
@@ -67,7 +70,7 @@ def main() -> int:
     folder: Path = options.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     shutil.rmtree(folder / "sessions", ignore_errors=True)
-    return anyio.run(run, options.model, folder)
+    return anyio.run(run, Demo(options.model, folder, _say, _piece))
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import anyio
+from anyio.abc import Process
 
 import turnlog
 from demo.tools import POEM, file_tools
@@ -21,6 +21,7 @@ from turnlog.stores.store import Store
 
 CHAT, MAIL = "demo-chat", "demo-mail"
 SYSTEM = "You are a friendly assistant. Answer in short sentences."
+ROOT = Path(__file__).resolve().parent.parent
 CANCEL_AFTER = 12  # pieces of text
 
 
@@ -39,6 +40,7 @@ class Demo:
 
     Attributes:
         model: `provider:model` of the agent.
+        victim_model: of the process that is killed; the same, unless a test says otherwise.
         folder: where the store and the text files live.
         say: prints a line.
         piece: prints a piece of a line, as it streams.
@@ -46,12 +48,15 @@ class Demo:
 
     def __init__(
         self,
-        model: str | Any,
+        model: str,
         folder: Path,
         say: Callable[[str], None],
         piece: Callable[[str], None],
+        *,
+        victim_model: str | None = None,
     ) -> None:
         self.model = model
+        self.victim_model = victim_model or model
         self.folder = folder
         self.say = say
         self.piece = piece
@@ -125,14 +130,18 @@ class Demo:
             check(session.events[-1].data.reason.kind == "aborted", "the turn was not closed")
 
     async def kill(self, store: Store) -> None:
-        """A process is killed (kill -9) while its tool runs; the session is repaired, and goes on."""
-        victim = [sys.executable, "-m", "demo.victim", self.store_url, MAIL, str(self.model)]
-        root = Path(__file__).resolve().parent.parent
-        with subprocess.Popen(victim, cwd=root, start_new_session=True) as process:
+        """A process is killed (kill -9) while its tool runs; its session goes on."""
+        victim = [sys.executable, "-m", "demo.victim", self.store_url, MAIL, self.victim_model]
+        async with store.session(MAIL, create="only"):
+            pass  # so that there is a session to follow
+        async with await anyio.open_process(
+            victim, stdin=None, stdout=None, stderr=None, cwd=ROOT, start_new_session=True
+        ) as process:
             try:
                 await self._until_tool_runs(store, process)
             finally:
-                process.kill()
+                if process.returncode is None:
+                    process.kill()
         check(process.returncode == -signal.SIGKILL, "the process was not killed")
         before = (await store.read(MAIL)).next_seq
         async with store.session(MAIL) as session:
@@ -142,14 +151,13 @@ class Demo:
                 f"the session was not repaired: {closers}",
             )
             result = session.event_at(before).data
+            error = result.error if isinstance(result, ToolResult) else None
             check(
-                isinstance(result, ToolResult)
-                and result.error is not None
-                and result.error.code == "TOOL_OUTCOME_UNKNOWN",
+                error is not None and error.code == "TOOL_OUTCOME_UNKNOWN",
                 "the repaired call does not say that its outcome is unknown",
             )
             self.say(f"  → killed process {process.pid}; repair appended {', '.join(closers)}")
-            self.say(f"  → {result.error.code}: {result.message.text}")
+            self.say(f"  → TOOL_OUTCOME_UNKNOWN: {result.message.text}")
             await self._streamed(session, "Was the mail sent?")
             check(session.events[-1].data.reason.kind == "completed", "the session did not go on")
 
@@ -165,7 +173,7 @@ class Demo:
         for message in seen:
             self.say(f"    {message.role:>9}  {_line(message)}")
         prompts = [m for m in read if m.role == "user"]
-        check(len(prompts) == 3, "a person would miss a prompt")  # noqa: PLR2004 - the steps so far
+        check(len(prompts) == 3, "a person would miss a prompt")
         check(any(m.role == "tool" for m in seen), "the model would miss the tool's result")
         check(not any(m.role == "tool" for m in read), "a person would read tool results")
         check(seen.mends == (), "the request had to be mended")
@@ -229,20 +237,29 @@ class Demo:
                     self.piece(" … [cancelled]")
                     break
         self.piece("\n")
-        # Pieces that came between the last one shown and the cancel are in the log too.
         if stop_after:
-            return _logged_pieces(session)
+            # Pieces that came between the last one shown and the cancel are in the log too.
+            logged = _logged_pieces(session)
+            check(len(pieces) == stop_after, "the turn ended before it could be cancelled")
+            check(logged[:stop_after] == pieces, "a piece that streamed is not in the log")
+            return logged
         check(turn.result is not None and turn.result.error is None, f"{turn.result}")
         return pieces
 
-    async def _until_tool_runs(self, store: Store, process: subprocess.Popen[bytes]) -> None:
-        with anyio.fail_after(120):
-            while not await store.backend.exists(MAIL):
-                check(process.poll() is None, "the process that was to be killed ended by itself")
-                await anyio.sleep(0.05)
+    async def _until_tool_runs(self, store: Store, process: Process) -> None:
+        """Wait until the log has the victim's call, or until there is nothing to wait for."""
+
+        async def follow(scope: anyio.CancelScope) -> None:
             async for event in store.tail(MAIL, after=-1):
                 if event.type == "tool/call":
-                    return
+                    scope.cancel()
+
+        with anyio.fail_after(120):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(follow, tasks.cancel_scope)
+                await process.wait()
+                tasks.cancel_scope.cancel()
+        check(process.returncode is None, "the process that was to be killed ended by itself")
 
 
 def _logged_pieces(session: Session) -> list[str]:

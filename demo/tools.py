@@ -32,8 +32,8 @@ def endless_tool() -> Tool:
 
     def send_mail(to: Literal["ada", "grace"]) -> str:
         """Send a mail."""
+        del to
         while True:
             time.sleep(3600)
-            del to
 
     return Tool(send_mail, examples=({"to": "ada"}, {"to": "grace"}))
