@@ -3,6 +3,7 @@
 Admission holds the rules of payload, surface and provenance; here they are held again against what
 is stored, together with how events relate (`relations`); every view is derived anew, compared.
 A fault is a broken law. What the source of an import broke is a note: an import repairs nothing.
+What lost events may explain is one note for each gap, however much follows from it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from turnlog.codec import decode_line, encode_event
 from turnlog.errors import AdmissionError
 from turnlog.events import SEED_END, AnyEvent, SessionHeader
 from turnlog.log import Damage, SessionLog, unacknowledged
-from turnlog.relations import Relations
+from turnlog.relations import ASKS_FOR_EARLIER, Relations
 from turnlog.repair import is_suspended
 from turnlog.session import Session
 
@@ -56,9 +57,14 @@ def verify(session: Session, *, prove: Prove | None = None) -> list[Finding]:
     found += _worth_knowing(session)
     sent = [event for event in session.events if event.type == "request/sent"]
     if prove is not None:
-        found += [finding for event in sent if (finding := prove(session, event)) is not None]
+        proofs = [finding for event in sent if (finding := prove(session, event)) is not None]
+        found += [finding for finding in proofs if finding.level == "fault"]
+        notes = [finding for finding in proofs if finding.level == "note"]
+        found += _one(notes) if session.damage else notes
     elif sent:
-        found.append(Finding("note", "request-proved", None, f"{len(sent)} requests not proved"))
+        plural = "" if len(sent) == 1 else "s"
+        message = f"{len(sent)} request{plural} not proved"
+        found.append(Finding("note", "request-proved", None, message))
     return sorted(found, key=lambda f: -1 if f.seq is None else f.seq)
 
 
@@ -70,25 +76,33 @@ def check(
     Args:
         header: the session's.
         events: all of them, in order.
-        damage: what was lost; after a gap nothing is known until the next turn starts.
+        damage: what was lost; after a gap nothing is known until the next turn starts, and what
+            asks for something earlier may ask for what was lost.
     """
     found = list(_seed(header, events))
     foreign = header.source_length or 0
     relations = Relations(header)
-    known, expected = True, 0
+    known, gapped, expected = True, False, 0
+    following: list[Finding] = []  # from the last gap
     gaps = [lost for lost in damage if lost.first_seq is not None]
     for event in events:
         if event.seq != expected:
             if not gaps:
                 message = f"expected seq {expected}, got {event.seq}"
                 found.append(Finding("fault", "dense-seq", event.seq, message))
+            found += _one(following)
+            following.clear()
             relations.forget()
-            known = False
+            known, gapped = False, True
         expected = event.seq + 1
         known = known or event.type == "turn/start"
-        level: Level = "fault" if known and event.seq >= foreign else "note"
         for rule, message in relations.read(event):
-            found.append(Finding(level, rule, event.seq, message))
+            if not known or (gapped and rule in ASKS_FOR_EARLIER):
+                following.append(Finding("note", rule, event.seq, message))
+            else:
+                level: Level = "fault" if event.seq >= foreign else "note"
+                found.append(Finding(level, rule, event.seq, message))
+    found += _one(following)
     last = events[-1].seq if events else None
     if relations.turn is not None:
         if is_suspended(header, events):
@@ -100,6 +114,15 @@ def check(
         message = f"compaction {relations.bracket!r} is open"
         found.append(Finding("note", "open-compaction", last, message))
     return found
+
+
+def _one(following: list[Finding]) -> list[Finding]:
+    """What may follow from the same lost events, as one note."""
+    if len(following) < 2:
+        return list(following)
+    first = following[0]
+    more = f"{first.message}; and {len(following) - 1} more that may follow from what was lost"
+    return [Finding("note", first.rule, first.seq, more)]
 
 
 def _seed(header: SessionHeader, events: Sequence[AnyEvent]) -> Iterator[Finding]:
@@ -186,7 +209,12 @@ def _unpaired(messages: Iterable[Message]) -> Iterator[str]:
 
 
 def _mends(session: Session) -> Iterator[Finding]:
-    for mend in session.request_messages().mends:
+    mends = session.request_messages().mends
+    if session.damage and len(mends) > 1:
+        message = f"{len(mends)} mends in requests, which may follow from what was lost"
+        yield Finding("note", mends[0].kind, None, message)
+        return
+    for mend in mends:
         call = "" if mend.call_id is None else f", call {mend.call_id!r}"
         yield Finding(
             "note", mend.kind, None, f"mended in requests: message {mend.message_id!r}{call}"
@@ -195,7 +223,7 @@ def _mends(session: Session) -> Iterator[Finding]:
 
 def _worth_knowing(session: Session) -> Iterator[Finding]:
     for name, count in session.unknown_types.items():
-        message = f"no one here knows {name!r} ({count} events)"
+        message = f"no one here knows {name!r} ({count} event{'' if count == 1 else 's'})"
         yield Finding("note", "unknown-type", None, message)
     for seq in session.flagged:
         message = "this replacement was placed around damage; views after it are uncertain"

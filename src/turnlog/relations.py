@@ -30,6 +30,22 @@ _ROLES = {
     "tool/late-result": ("tool",),
 }
 
+#: Rules that ask for an event before: where some were lost, it may be among them.
+ASKS_FOR_EARLIER = frozenset(
+    {
+        "call-is-approved",
+        "call-was-asked",
+        "compaction-open",
+        "decision-was-asked",
+        "late-result-after-close",
+        "request-before-answer",
+        "request-has-header",
+        "result-has-call",
+        "results-in-call-order",
+        "unpin-names-a-pin",
+    }
+)
+
 
 class _Call(msgspec.Struct, eq=False):
     """A call that has no result yet; `before` is the call that its message asked just before."""

@@ -267,10 +267,10 @@ def test_notes() -> None:
         [*author.session.events, wire("x/y", 6, {}), wire("x/z", 7, {}, ignorable=True)],
     )
     assert {str(found) for found in verify(session)} == {
-        "note: no one here knows 'x/y' (1 events) [unknown-type]",
+        "note: no one here knows 'x/y' (1 event) [unknown-type]",
         "note: event 7: turn 1 is open [open-turn]",
         "note: mended in requests: message 'a5', call 'one' [open-call]",
-        "note: 1 requests not proved [request-proved]",
+        "note: 1 request not proved [request-proved]",
     }
     author.record("approval/asked", ASK)
     author.record("compaction/start", COMPACT)
@@ -289,6 +289,53 @@ def test_proof() -> None:
         Finding("fault", "request-proved", 4, "another digest")
     ]
     assert [f.rule for f in verify(session, prove=lambda _, __: None)] == ["open-turn"]
+
+
+def rich() -> Session:
+    """Three turns with calls, approvals, pins and a compaction, each about those before."""
+    author = Author()
+    for turn in range(3):
+        author.begin_turn()
+        author.user("go")
+        author.begin_step()
+        author.request(header=turn == 0)
+        calls = [ToolCall(f"{turn}{name}", "f", "{}") for name in "ab"]
+        author.answer([Text("x"), *calls])
+        for call in calls:
+            author.record("approval/asked", ev.ApprovalAsked(f"ask {call.id}", "f", call.id))
+            decided = {"id": f"ask {call.id}", "outcome": "granted"}
+            author.record("approval/decided", decided)
+            author.dispatch(call)
+            author.result(call)
+        author.end_step()
+        author.begin_step()
+        author.request(header=False)
+        author.answer([Text("done")], author.stream([Text("done")]))
+        author.end_step()
+        author.end_turn()
+        author.record("context/pin", {"pinId": f"p{turn}", "seq": 1})
+        author.late(calls[0])
+    for turn in range(3):
+        author.record("context/unpin", {"pinId": f"p{turn}"})
+    author.compact(1, 5)
+    author.user("bye")
+    return author.session
+
+
+def without(whole: Session, first: int, last: int) -> SessionLog:
+    """The log with some events lost."""
+    log = SessionLog(whole.header)
+    for event in whole.events:
+        if event.seq == first:
+            log.lose(Damage("x", first, last))
+        if not first <= event.seq <= last:
+            log.load(event)
+    return log
+
+
+def differs(event: AnyEvent) -> Finding:
+    """What proving a request after damage finds."""
+    return Finding("note", "request-proved", event.seq, "not what was sent")
 
 
 class TestDamage:
@@ -316,6 +363,22 @@ class TestDamage:
         session.append("session/damage-acknowledged", {"ranges": ranges})
         assert faults(session) == []
         assert "damage-acknowledged" in {found.rule for found in verify(session)}
+
+    @pytest.mark.parametrize("width", [1, 3])
+    def test_one_note_for_what_follows(self, width: int) -> None:
+        """Whatever is lost of a rich log is one fault, and accepted none; what follows is brief."""
+        whole = rich()
+        assert faults(whole) == []
+        for first in range(len(whole) - width):
+            session = Session(without(whole, first, first + width - 1))
+            found = verify(session, prove=lambda _, event: differs(event))
+            assert [f.rule for f in found if f.level == "fault"] == ["damage"], first
+            for rule in {f.rule for f in found}:
+                assert len([f for f in found if f.rule == rule]) == 1, (first, rule)
+            lost = {"firstSeq": first, "lastSeq": first + width - 1, "reason": "x"}
+            session.append("session/damage-acknowledged", {"ranges": [lost]})
+            session.repair()
+            assert faults(session) == [], first
 
     def test_replacements_around_it(self) -> None:
         """A replacement that was placed around damage is a note."""
