@@ -120,7 +120,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
         damage: how many stretches cannot be read and were not accepted as lost.
         parent: the session it was forked from.
         source_format: what it was imported from.
-        problem: one line, when health is not "ok".
+        problem: one line, when health is not "ok", or an inbox cannot be read.
     """
 
     id: str

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
 import time
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ _FLAGS = (
     getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)
     | getattr(os, "O_NOFOLLOW", 0)  # a link inside a store is somebody's trap
+    | getattr(os, "O_NONBLOCK", 0)  # so is a pipe, to which nobody ever writes
 )
 _CHUNK = 1 << 20
 _RENAME_TRIES = 7
@@ -37,8 +40,16 @@ else:
 
 
 def open_file(path: Path, flags: int) -> int:
-    """A file descriptor that no child process inherits; a new file is its user's alone."""
-    return os.open(path, flags | _FLAGS, 0o600)
+    """A file descriptor that no child process inherits; a new file is its user's alone.
+
+    Raises:
+        OSError: it cannot be opened, or is a folder, a link, a pipe, a device.
+    """
+    fd = os.open(path, flags | _FLAGS, 0o600)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, f"{path.parent.name}/{path.name} is no regular file")
+    return fd
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from turnlog.errors import NoSuchSession, TurnlogError
 from turnlog.events import SessionHeader
 from turnlog.stores.info import InfoFold
 from turnlog.stores.jsonl.files import opened, publish, read_at
+from turnlog.stores.jsonl.inbox import inbox_fault
 from turnlog.stores.jsonl.lines import read_header
 from turnlog.stores.jsonl.names import Segment, folder_name, id_of, segments_in
 from turnlog.stores.jsonl.scan import Mark, Scan, scan, scan_on
@@ -51,19 +52,26 @@ def info_of(folder: Path) -> SessionInfo | None:
     try:
         if not segments_in(folder):
             chain_of(folder, id_of(folder.name))
-        return _info(folder)
+        return _with_problem(_info(folder), inbox_fault(folder))
     except NoSuchSession:
         return None
     except (TurnlogError, OSError, ValueError) as error:
         return SessionInfo(id=id_in(folder), health="unreadable", problem=str(error))
 
 
+def _with_problem(info: SessionInfo, problem: str | None) -> SessionInfo:
+    if problem is None:
+        return info
+    problems = filter(None, (info.problem, problem))
+    return msgspec.structs.replace(info, problem="; ".join(problems))
+
+
 def id_in(folder: Path) -> str:
     """The id of the session in a folder, whose name tells it unless it is long."""
     if folder_name(id_of(folder.name)) != folder.name:
-        head = complete(segments_in(folder)[:1])
-        if head is not None:
-            with suppress(TurnlogError):  # nameless then: the name of its folder is what is left
+        with suppress(TurnlogError, OSError):  # nameless: its folder's name is what is left
+            head = complete(segments_in(folder)[:1])
+            if head is not None:
                 return read_header(head[1].line).id
     return id_of(folder.name)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from threading import Lock as Guard
+from typing import TYPE_CHECKING, TypeVar
 
+from turnlog.errors import StoreError
 from turnlog.stores.jsonl.names import folder_name, segments_in
 from turnlog.stores.jsonl.scan import Mark, Scan, scan, scan_on
 from turnlog.stores.jsonl.segments import complete
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
     from turnlog.events import AnyEvent
 
+K = TypeVar("K")
+
 _MARKS_MAX = 1024
 
 
@@ -21,11 +25,21 @@ class Reader:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._guard = Guard()
         self._marks: dict[str, Mark] = {}
+        self._followed: dict[tuple[str, int], Mark] = {}  # where reads ended, by next seq
 
     def folder(self, session_id: str) -> Path:
-        """The session's folder."""
-        return self._root / folder_name(session_id)
+        """The session's folder.
+
+        Raises:
+            StoreError: there is a link in its place: a listing does not follow it either.
+        """
+        folder = self._root / folder_name(session_id)
+        if folder.is_symlink():
+            msg = f"session {session_id!r}: {folder.name} is a link, which a store does not follow"
+            raise StoreError(msg)
+        return folder
 
     def mark(self, session_id: str) -> Mark | None:
         """How far the session was read, if it was."""
@@ -33,11 +47,8 @@ class Reader:
 
     def remember(self, session_id: str, mark: Mark | None) -> None:
         """Take note of how far a session is known; None forgets it."""
-        self._marks.pop(session_id, None)
-        if mark is not None:
-            while len(self._marks) >= _MARKS_MAX:
-                self._marks.pop(next(iter(self._marks)), None)
-            self._marks[session_id] = mark
+        with self._guard:
+            _keep(self._marks, session_id, mark)
 
     def scan(self, session_id: str) -> Scan:
         """The whole session; raises as `scan.scan`."""
@@ -47,20 +58,22 @@ class Reader:
 
     def next_seq(self, session_id: str) -> int:
         """The seq that the session's next event will have."""
-        return (self._scan_on(session_id) or self.scan(session_id)).mark.next_seq
+        mark = self.mark(session_id)
+        found = self._scan_on(session_id, mark) if mark else None
+        return (found or self.scan(session_id)).mark.next_seq
 
     def read(self, session_id: str, start: int, stop: int | None) -> list[AnyEvent]:
-        """The events with `start <= seq < stop`."""
+        """The events with `start <= seq < stop`; who follows a log is given what is new."""
         mark = self.mark(session_id)
-        found = self._scan_on(session_id) if mark is not None and start >= mark.next_seq else None
-        events = (found or self.scan(session_id)).events
-        return [e for e in events if start <= e.seq and (stop is None or e.seq < stop)]
+        if mark is None or start < mark.next_seq:  # another has come further by now
+            mark = self._followed.get((session_id, start))
+        found = (self._scan_on(session_id, mark) if mark else None) or self.scan(session_id)
+        with self._guard:
+            _keep(self._followed, (session_id, found.mark.next_seq), found.mark)
+        return [e for e in found.events if start <= e.seq and (stop is None or e.seq < stop)]
 
-    def _scan_on(self, session_id: str) -> Scan | None:
-        """What was added since the session was read last; None if it must be read again."""
-        mark = self.mark(session_id)
-        if mark is None:
-            return None
+    def _scan_on(self, session_id: str, mark: Mark) -> Scan | None:
+        """What was added since a mark; None if the session must be read again."""
         segments = segments_in(self.folder(session_id))
         if segments[-1:] != [mark.segment]:
             top = complete(segments)
@@ -70,3 +83,12 @@ class Reader:
         if found is not None:
             self.remember(session_id, found.mark)
         return found
+
+
+def _keep(marks: dict[K, Mark], key: K, mark: Mark | None) -> None:
+    """Keep a mark as the newest one; None takes it out."""
+    marks.pop(key, None)
+    if mark is not None:
+        while len(marks) >= _MARKS_MAX:
+            del marks[next(iter(marks))]
+        marks[key] = mark

@@ -286,7 +286,10 @@ class JsonlStore:
     def _pending(self) -> list[str]:
         waiting: list[tuple[int, str]] = []
         for folder in self._folders():
-            since = self._inboxes.waiting(folder).prompt_since
+            try:
+                since = self._inboxes.waiting(folder).prompt_since
+            except OSError:
+                continue  # one bad inbox hides no other; `inbox` and `post` say what is wrong
             if since is not None:
                 waiting.append((since, id_in(folder)))
         return [session_id for _, session_id in sorted(waiting)]
