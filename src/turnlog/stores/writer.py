@@ -158,7 +158,7 @@ class Writer:
             )
 
     async def run(self) -> None:
-        """Drain until `stop`; a cancel from outside must not stop it before what waits is durable."""
+        """Drain until `stop`; a cancel from outside does not stop it: what waits is made durable."""
         self._thread = threading.get_ident()
         with self._scope:
             async with BlockingPortal() as self._portal:

@@ -100,7 +100,7 @@ def test_a_plain_list_leaves_no_trace() -> None:
 
 
 def test_the_messages_are_a_seed() -> None:
-    """The header counts them; the first native event ends them, and closes what was not answered."""
+    """The header counts them; the first native event ends them and closes what was open."""
     session = Session.from_messages(
         [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [CALL]}]
     )
