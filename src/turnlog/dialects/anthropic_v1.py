@@ -168,9 +168,7 @@ def _join(role: str, encoded: bytes, carry: Carry, out: list[bytes]) -> None:
     carry.role, carry.leading = role, False
 
 
-def _answer(
-    message: Message, carry: Carry, *, own: bool
-) -> list[Wire]:
+def _answer(message: Message, carry: Carry, *, own: bool) -> list[Wire]:
     """The blocks of an assistant's message."""
     blocks: list[Wire] = []
     waiting: dict[str, list[str]] = {}

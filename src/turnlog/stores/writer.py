@@ -158,7 +158,7 @@ class Writer:
             )
 
     async def run(self) -> None:
-        """Drain until `stop`; a cancel from outside does not stop it: what waits is made durable."""
+        """Drain until `stop`; a cancel from outside does not, for something waits."""
         self._thread = threading.get_ident()
         with self._scope:
             async with BlockingPortal() as self._portal:
