@@ -47,7 +47,7 @@ format: $(STAMP) ## put the code into its format
 	$(BIN)/ruff check --fix
 
 bench: $(STAMP) ## measure every number that the README claims
-	@set -e; for script in bench/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script; done
+	$(BIN)/python bench/run.py
 
 docs: $(STAMP) ## write the generated parts of docs/ again
 	$(BIN)/python docs/generate.py

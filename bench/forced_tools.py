@@ -6,12 +6,14 @@ Two tools that no worked example names: the examples are made from their schemas
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import anyio
+from measure import Options, report, row
 
 from turnlog.content import BlockEnd, ToolCall
+from turnlog.errors import MissingExtra
 from turnlog.events import Header, ModelConfig, ToolSchema
 from turnlog.models import open_model
 from turnlog.models.forced_tools import as_tool_call, forced_header
@@ -81,32 +83,53 @@ def body_of(header: Header, messages: list[dict[str, str]]) -> bytes:
     ).encode()
 
 
-async def main() -> None:
-    """Ask every prompt, as a first turn and after a chat, and print the rates."""
+async def ask(
+    before: Sequence[dict[str, str]], prompts: Sequence[tuple[str, str, dict[str, Any]]]
+) -> tuple[int, int, int]:
+    """How many answers were valid by schema, called the right tool, had the right arguments."""
     model = open_model("local:smollm2")
     header = forced_header(ModelConfig(model.provider, model.model), TOOLS)
     examples = (header.extra or {})["examples"]
-    if "-v" in sys.argv:
-        print(header.system, *examples, sep="\n")
+    valid = tool = right = 0
     async with model.connected():
-        for label, before in (("first turn", ()), ("after a chat", CHAT)):
-            valid = tool = right = 0
-            for prompt, name, wanted in PROMPTS:
-                body = body_of(header, [*examples, *before, {"role": "user", "content": prompt}])
-                async with model.stream(body) as chunks:
-                    async for chunk in as_tool_call(chunks, "call"):
-                        if isinstance(chunk, BlockEnd) and isinstance(chunk.block, ToolCall):
-                            call = chunk.block
-                            arguments = json.loads(call.arguments)
-                            kinds = {key: type(value) for key, value in arguments.items()}
-                            valid += kinds == KINDS.get(call.name)
-                            tool += call.name == name
-                            right += (call.name, arguments) == (name, wanted)
-                            if "-v" in sys.argv:
-                                print(prompt, call.name, call.arguments)
-            count = len(PROMPTS)
-            print(f"forced tool step, {label}: {valid}/{count} valid by schema,")
-            print(f"  {tool}/{count} the right tool, {right}/{count} with the right arguments")
+        for prompt, name, wanted in prompts:
+            body = body_of(header, [*examples, *before, {"role": "user", "content": prompt}])
+            async with model.stream(body) as chunks:
+                async for chunk in as_tool_call(chunks, "call"):
+                    if isinstance(chunk, BlockEnd) and isinstance(chunk.block, ToolCall):
+                        call = chunk.block
+                        arguments = json.loads(call.arguments)
+                        kinds = {key: type(value) for key, value in arguments.items()}
+                        valid += kinds == KINDS.get(call.name)
+                        tool += call.name == name
+                        right += (call.name, arguments) == (name, wanted)
+    return valid, tool, right
 
 
-anyio.run(main)
+def measure(options: Options) -> Iterator[dict[str, Any]]:
+    """One row for each place of the step: as a first turn, and after a chat."""
+    prompts = PROMPTS[:: options.size(1, 10)]
+    for label, before in (("a first turn", ()), ("after a chat", CHAT)):
+        what = f"forced tool step of local:smollm2, {label}"
+        try:
+            valid, tool, right = anyio.run(ask, before, prompts)
+        except MissingExtra as missing:
+            yield row("tools", what, str(missing), "told", met=None)
+            continue
+        total = len(prompts)
+        yield row(
+            "tools",
+            what,
+            f"{valid}/{total} valid by schema, {tool}/{total} the right tool, "
+            f"{right}/{total} with the right arguments",
+            "told",
+            met=None,
+            valid=valid,
+            tool=tool,
+            right=right,
+            prompts=total,
+        )
+
+
+if __name__ == "__main__":
+    report(measure)

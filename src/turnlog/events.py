@@ -8,7 +8,7 @@ was appended or loaded comes out again verbatim, whatever we understand of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -613,14 +613,6 @@ class Replace(
 
 
 SurfaceOp: TypeAlias = Literal["append"] | Replace
-
-
-class Reading(Protocol):
-    """How a payload's bytes are read: an `EventType`, or a foreign generation's upcast."""
-
-    def __call__(self, raw: bytes) -> Any:
-        """The payload in these bytes."""
-        ...
 
 
 D = TypeVar("D")
