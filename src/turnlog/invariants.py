@@ -236,4 +236,6 @@ def _worth_knowing(session: Session) -> Iterator[Finding]:
 def _told(lost: Damage) -> str:
     if lost.first_seq is None:
         return f"damage: {lost.reason}"
+    if lost.first_seq == lost.last_seq:
+        return f"damage: event {lost.first_seq} is lost: {lost.reason}"
     return f"damage: events {lost.first_seq} to {lost.last_seq} are lost: {lost.reason}"

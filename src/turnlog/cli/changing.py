@@ -21,6 +21,7 @@ from turnlog.errors import NoSuchSession
 
 if TYPE_CHECKING:
     from turnlog.events import AnyEvent
+    from turnlog.log import Damage
     from turnlog.session import Session
     from turnlog.stores.live import StoredSession
 
@@ -129,16 +130,21 @@ def _what(event: AnyEvent) -> str:
     return f" ({code})" if code else f" ({screen.counted(len(ranges), 'range')})" if ranges else ""
 
 
+def _where(damage: Damage) -> str:
+    seqs = ""
+    if damage.first_seq is not None:
+        first, last = damage.first_seq, damage.last_seq
+        seqs = f"event {first}, " if first == last else f"events {first} to {last}, "
+    place = f" in {damage.place}" if damage.place else ""
+    if damage.offset is None:
+        return seqs
+    many = screen.counted(damage.length, "byte") if damage.length else "nothing"
+    return f"{seqs}{many} at {damage.offset}{place}, "
+
+
 def _refuse(session: StoredSession) -> None:
     for damage in session.damage:
-        seqs = (
-            "" if damage.first_seq is None else f"events {damage.first_seq} to {damage.last_seq}, "
-        )
-        place = f" in {damage.place}" if damage.place else ""
-        where = (
-            "" if damage.offset is None else f"{damage.length} bytes at {damage.offset}{place}, "
-        )
-        screen.note_line(f"damaged: {seqs}{where}{damage.reason}")
+        screen.note_line(f"damaged: {_where(damage)}{damage.reason}")
     from turnlog.errors import DamagedSession
 
     raise DamagedSession(
