@@ -15,9 +15,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-async def test_a_cancel_around_the_store_still_flushes() -> None:
+async def test_a_cancel_around_the_store_still_flushes(anyio_backend: str) -> None:
     """Leaving by an outer scope's cancel makes durable what had been appended."""
-    url = "memory:cancelled"
+    url = f"memory:cancelled-{anyio_backend}"
     with anyio.CancelScope() as scope:
         async with turnlog.open_store(url) as store, store.session("s") as session:
             session.add_user("a")
