@@ -31,17 +31,13 @@ from turnlog.events import (
     event_type,
 )
 from turnlog.jsontext import is_array, is_object
-from turnlog.log import make_event
+from turnlog.log import MAX_RANGE, MAX_SEQS, make_event
 
 MIN_RUN = 3
 MAX_RUN = 4096
 MAX_RUN_BYTES = 1 << 20
 MAX_UNPACKED = 96 << 20
 """What the payloads of one run may take, in bytes: what they share is repeated for each."""
-MAX_RANGE = 1 << 22
-"""Longest run of seqs that is read, where it stands alone and takes no room."""
-MAX_SEQS = 1 << 20
-"""How many seqs are read otherwise."""
 
 _FIELDS = {TextDelta: "text", ReasoningDelta: "text", ToolCallDelta: "argumentsDelta"}
 _CHUNK = "assistant/chunk"

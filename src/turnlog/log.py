@@ -56,6 +56,10 @@ from turnlog.records import freeze
 from turnlog.surface import Replacement, Surface
 from turnlog.upcasts import reread
 
+MAX_RANGE = 1 << 22
+"""How many seqs an event may cite that follow on each other, which take no room."""
+MAX_SEQS = 1 << 20
+"""How many seqs it may cite otherwise."""
 _INT = {int}
 _EARLIEST, _LATEST = jsontext.INT_MIN, jsontext.INT_MAX
 _seq_of = attrgetter("seq")
@@ -541,6 +545,15 @@ def _read_op(op: Any, seq: int | None) -> SurfaceOp:
 
 def _read_seqs(seqs: Any, seq: int | None) -> Sequence[int]:
     """Cited seqs as a range where they are contiguous, else a tuple; order is kept."""
+    found = _contiguous(seqs, seq)
+    most = MAX_RANGE if type(found) is range else MAX_SEQS
+    if len(found) > most:
+        msg = f"expected at most {most} source_event_seqs, got {len(found)}"
+        raise InvalidProvenance(msg, seq=seq, value=len(found))
+    return found
+
+
+def _contiguous(seqs: Any, seq: int | None) -> Sequence[int]:
     if type(seqs) is range:
         if seqs.step == 1:
             return seqs
