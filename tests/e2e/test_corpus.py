@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from tests.e2e.command import done, read
+from tests.e2e.command import done, read, turnlog
 from turnlog.content import Message, Text, ToolCall
 from turnlog.events import AnyEvent, TurnEnd
 from turnlog.stores import open_store
@@ -84,7 +84,7 @@ def test_export_and_import_again(corpus: Path, tmp_path: Path, name: str) -> Non
     """What is exported as JSONL imports into another store as the same events, and verifies."""
     url, session_id = imported(corpus, name, tmp_path)
     file = tmp_path / "session.jsonl"
-    done("export", session_id, "--store", url, "-o", file)
+    turnlog("export", session_id, "--store", url, "-o", file)
     other = f"jsonl:{tmp_path / 'other'}"
     (line,) = done("import", file, "--store", other, "--json").values
     assert line["done"] == "imported"
