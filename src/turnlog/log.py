@@ -505,9 +505,8 @@ def _unknown(type_name: object) -> str:
 
     msg = f"expected a core or registered event type, got {type_name!r}"
     close = get_close_matches(str(type_name), EVENT_TYPES, 1)
-    if close:
-        return f"{msg}: did you mean {close[0]!r}?"
-    return f"{msg}: register your own with register_event_type"
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return f"{msg}: {meant}Your own you register with register_event_type"
 
 
 def _missing_op(event: AnyEvent) -> MissingSurfaceOp:

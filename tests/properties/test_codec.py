@@ -56,5 +56,5 @@ def test_payloads_come_out_equal(value: object) -> None:
 @given(st.lists(st.integers(0, 50), unique=True))
 def test_packed_seqs(seqs: list[int]) -> None:
     """Cited seqs keep their order through ranges."""
-    assert unpack_seqs(pack_seqs(seqs)) == seqs
-    assert unpack_seqs(pack_seqs(tuple(sorted(seqs)))) == sorted(seqs)
+    assert list(unpack_seqs(pack_seqs(seqs))) == seqs
+    assert list(unpack_seqs(pack_seqs(tuple(sorted(seqs))))) == sorted(seqs)
