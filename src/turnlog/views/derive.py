@@ -15,7 +15,7 @@ from turnlog.views.sequence import Builder, MessageList
 class Spliced:
     """One stretch that a replacement changed: the keys `low` … `high` and what stood there."""
 
-    __slots__ = ("high", "items", "key", "keys", "low", "seq", "single")
+    __slots__ = ("high", "index", "items", "key", "keys", "low", "seq", "single")
 
     def __init__(
         self,
@@ -23,6 +23,7 @@ class Spliced:
         low: int,
         high: int,
         key: int | None,
+        index: int,
         keys: list[int],
         items: list[Message],
     ) -> None:
@@ -30,9 +31,10 @@ class Spliced:
         self.low = low
         self.high = high
         self.key = key  # where its message went, None when it has none
+        self.index = index  # of the stretch among all messages
         self.keys = keys
         self.items = items
-        self.single = low == high and key is not None and bool(items)  # the key stays
+        self.single = low == high and key is not None and bool(items)  # one for one
 
 
 class DerivedMessages:
@@ -80,8 +82,8 @@ class DerivedMessages:
         else:
             spans = [(anchor(node), anchor(node)) for node in planned.shadowed]
         for start, end in spans:
-            gone = self._builder.splice(start, end, keys, items)
-            self.spliced.append(Spliced(planned.seq, start, end, key, *gone))
+            index, was, said = self._builder.splice(start, end, keys, items)
+            self.spliced.append(Spliced(planned.seq, start, end, key, index, was, said))
             keys, items, key = [], [], None
 
     def at(self, seq: int) -> MessageList:
@@ -94,13 +96,13 @@ class DerivedMessages:
         for past in reversed(self.spliced):
             if past.seq <= seq:
                 break
-            start = bisect_left(keys, past.low)
+            index = past.index  # as it was then: all that came later is undone
             if past.single:
-                items[start] = past.items[0]
+                items[index] = past.items[0]
                 continue
-            end = bisect_left(keys, past.high + 1, start)
-            keys[start:end] = past.keys
-            items[start:end] = past.items
+            end = index + (past.key is not None)
+            keys[index:end] = past.keys
+            items[index:end] = past.items
         end = bisect_left(keys, seq + 1)  # what was appended later is now the tail
         del keys[end:], items[end:]
         return Builder.of(keys, items).snapshot()

@@ -160,15 +160,19 @@ class Builder:
 
     def splice(
         self, low: int, high: int, keys: list[int], items: list[Message]
-    ) -> tuple[list[int], list[Message]]:
-        """Put items in the place of all whose key is from `low` to `high`; returns what left."""
+    ) -> tuple[int, list[int], list[Message]]:
+        """Put items in the place of all whose key is from `low` to `high`.
+
+        Returns the index of the first of them, and the keys and items that left.
+        """
         leaves = self._leaves
         first, at = self._find(low)
         last, end = self._find(high + 1)
+        index = self._starts[first] + at if first < len(leaves) else self._length
         if first == len(leaves):
             for key, item in zip(keys, items, strict=True):
                 self.append(key, item)
-            return [], []
+            return index, [], []
         head = leaves[first]
         if last < len(leaves):
             tail_keys, tail_items, stop = (
@@ -191,7 +195,7 @@ class Builder:
         if not same_size:
             self._restart()
         self._snapshot = None
-        return gone_keys, gone_items
+        return index, gone_keys, gone_items
 
     def _between(self, first: int, at: int, last: int, end: int) -> tuple[list[int], list[Message]]:
         leaves = self._leaves
