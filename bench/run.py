@@ -1,9 +1,10 @@
 """Runs every script of this folder, prints one table, and writes it down.
 
-    python run.py [SCRIPT …]
+    python run.py [--long] [SCRIPT …]
 
 Writes bench/results.json (the rows, with versions, date and machine) and, between its marks, the
 table of README.md. With names of scripts only those are run; the other rows stay as they were.
+`--long` kills a thousand times (R1) and draws ten thousand histories (R6): half an hour.
 """
 
 from __future__ import annotations
@@ -35,19 +36,22 @@ SCRIPTS = (
     "r6_histories",
     "forced_tools",
 )
+LONG = {"r1_kills": 1_000, "r6_histories": 10_000}
 RESULTS = HERE / "results.json"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- numbers:begin -->", "<!-- numbers:end -->"
 MET = {True: "yes", False: "**no**", None: "-"}
 
 
-def run(script: str) -> list[dict[str, Any]]:
+def run(script: str, *, long: bool) -> list[dict[str, Any]]:
     """The rows of one script.
 
     Raises:
         SystemExit: it failed; what it said is printed.
     """
     command = [sys.executable, str(HERE / f"{script}.py")]
+    if long and script in LONG:
+        command += ["--count", str(LONG[script])]
     ran = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)  # noqa: S603
     if ran.returncode:
         raise SystemExit(f"{script} failed with status {ran.returncode}")
@@ -108,6 +112,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 def main(chosen: list[str]) -> None:
     """Run, show, write."""
+    long, chosen = "--long" in chosen, [name for name in chosen if name != "--long"]
     if unknown := set(chosen) - set(SCRIPTS):
         raise SystemExit(f"no script {', '.join(sorted(unknown))}; there are {', '.join(SCRIPTS)}")
     before = json.loads(RESULTS.read_text())["rows"] if chosen and RESULTS.exists() else []
@@ -117,7 +122,7 @@ def main(chosen: list[str]) -> None:
             rows += [row for row in before if row["script"] == script]
             continue
         print(f"{script} …", file=sys.stderr, flush=True)
-        rows += run(script)
+        rows += run(script, long=long)
     results = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
