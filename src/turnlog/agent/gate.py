@@ -18,7 +18,7 @@ from turnlog.events import ApprovalAsked, ApprovalDecided, ToolError, ToolResult
 
 if TYPE_CHECKING:
     from turnlog.agent.approval import Approver
-    from turnlog.agent.inbound import Inbound
+    from turnlog.agent.inbound import Inbound, Waiting
     from turnlog.agent.tools import Tool
     from turnlog.session import Session
 
@@ -114,7 +114,7 @@ class Gate:
         self._apply()
         waiting = await self._inbound.of(Approve, Deny)
         taken = False
-        while queued := next((q for q in waiting if self._is_timely(q.command)), None):
+        while queued := self._next(waiting):
             waiting.remove(queued)
             self._inbound.accept(queued)
             self._log_decided(queued.command)
@@ -169,6 +169,17 @@ class Gate:
         if asked.id not in self._state.decided:
             decided = ApprovalDecided(asked.id, "granted", POLICY)
             self._session.append("approval/decided", decided)
+
+    def _next(self, waiting: Sequence[Waiting[Approve | Deny]]) -> Waiting[Approve | Deny] | None:
+        """The decision to take next; a denial of a call comes before a grant of it."""
+        denied = {q.command.call_id for q in waiting if isinstance(q.command, Deny)}
+        for queued in waiting:
+            command = queued.command
+            if isinstance(command, Approve) and command.call_id in denied:
+                continue
+            if self._is_timely(command):
+                return queued
+        return None
 
     def _is_timely(self, command: Approve | Deny) -> bool:
         if isinstance(command, Approve):

@@ -9,7 +9,7 @@ why. Whatever cuts a turn off, cancellation, an error, a crash, closes it by the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -110,6 +110,12 @@ class ReactLoopAgent:
         """The same as a block whose body sees each event as it is logged."""
         if prompt is not None and all(map(is_blank, blocks(prompt))):
             msg = f"session {session.id!r}: expected a prompt with visible content, got {prompt!r}"
+            raise TurnlogError(msg)
+        if tool_choice not in get_args(ToolChoice):
+            msg = f"expected tool_choice auto, required or none, got {tool_choice!r}"
+            raise TurnlogError(msg)
+        if tool_choice == "required" and not self.tools:
+            msg = 'tool_choice="required" needs an agent with tools'
             raise TurnlogError(msg)
         return Turn(self, session, prompt, tool_choice)
 

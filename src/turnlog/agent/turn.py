@@ -104,6 +104,9 @@ class Turn:
         return self
 
     async def __anext__(self) -> AnyEvent:
+        if self._tasks is None:
+            msg = "enter the turn first: `async with agent.stream(…) as turn`, then iterate"
+            raise TurnlogError(msg)
         while not self._events:
             if self._ended.is_set():
                 raise StopAsyncIteration

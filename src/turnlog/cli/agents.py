@@ -12,6 +12,7 @@ from cyclopts import Group, Parameter
 
 from turnlog.cli.options import Flag, Options
 from turnlog.cli.outcome import Misused
+from turnlog.cli.screen import note_line
 from turnlog.cli.sessions import read_session
 
 if TYPE_CHECKING:
@@ -103,9 +104,12 @@ async def make_agent(
             raise Misused(f"--max-{name}: expected 1 or more, got {value}")
     if chosen.tool_choice == "required" and not chosen.tool:
         raise Misused("--tool-choice required needs a --tool MODULE:FUNC")
+    model = await _open_model(store, chosen.model)
+    if chosen.tool and chosen.tool_choice == "auto" and not model.native_tools:
+        note_line(f"{model.name} calls a tool only with --tool-choice required")
     try:
         return ReactLoopAgent(
-            await _open_model(store, chosen.model),
+            model,
             tools=[find_tool(name) for name in chosen.tool or ()],
             system=chosen.system or None,
             approve=(lambda _: True) if chosen.yes else approver,

@@ -189,6 +189,18 @@ async def _decided(
         return await store.read("s")
 
 
+async def test_a_denial_wins_over_a_grant_that_was_not_taken_yet(tmp_path: Path) -> None:
+    """Whoever changes their mind before the call runs is heard."""
+    ran: Ran = []
+
+    def runner() -> ReactLoopAgent:
+        return agent(script(mail("ada", "c1")), tools=[mailer(ran)])
+
+    session = await _decided(tmp_path, runner, Approve("c1"), Deny("c1", reason="no"))
+    assert results(session) == [("c1", "This call was denied: no", "TOOL_DENIED")]
+    assert ran == []
+
+
 @pytest.mark.parametrize(
     ("command", "text", "code"),
     [
@@ -347,7 +359,7 @@ async def test_a_decision_for_a_closed_call_has_no_effect(tmp_path: Path) -> Non
         answers = [script(mail("ada", "c1"))] * 2
         runner = agent(*answers, mail("bob", "c1"), tools=[mailer(ran)])
         await runner.run(session, "go")
-        for command in (Approve("c1"), Deny("c1"), Approve("nobody")):
+        for command in (Approve("c1"), Approve("c1"), Approve("nobody")):
             await store.inbox("s").post(command)
         await runner.run(session)
         assert decisions(session) == [("granted", None)]

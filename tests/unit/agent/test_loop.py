@@ -367,3 +367,19 @@ async def test_an_answer_cut_off_by_its_token_limit_ends_the_turn_so() -> None:
     assert result.end_reason.kind == "max-tokens"
     assert results(session) == []
     assert_lawful(session)
+
+
+async def test_iterating_a_turn_that_was_not_entered_says_what_to_do() -> None:
+    """Without `async with` nothing runs, and the error says so."""
+    with pytest.raises(TurnlogError, match="async with"):
+        async for _ in agent(["a"]).stream(new(), "hi"):
+            pass
+
+
+@pytest.mark.parametrize("choice", ["add", "required"])
+async def test_a_tool_choice_that_makes_no_sense_is_refused(choice: Any) -> None:
+    """A choice that there is none of, or one that needs tools, is an error before anything runs."""
+    session = new()
+    with pytest.raises(TurnlogError, match="tool_choice"):
+        await agent(["a"]).run(session, "hi", tool_choice=choice)
+    assert len(session) == 0
