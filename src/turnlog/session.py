@@ -16,7 +16,7 @@ from turnlog import _ambient, jsontext
 from turnlog import events as ev
 from turnlog.codec import decode_line, encode_lines, event_from_dict
 from turnlog.content import Content, Message, assistant_message, blocks, tool_message, user_message
-from turnlog.errors import InvalidPayload, ReentrantAppend, UnknownEventType
+from turnlog.errors import InvalidEnvelope, InvalidPayload, ReentrantAppend, UnknownEventType
 from turnlog.events import AnyEvent, Event, Replace, SessionHeader, event_type
 from turnlog.log import Damage, Events, SessionLog
 from turnlog.repair import closers
@@ -109,6 +109,19 @@ class _Fits(Exception):
     """An event was tried and would be taken; nothing was changed."""
 
 
+def _checked(clock: Callable[[], int], log: SessionLog) -> Callable[[], int]:
+    """A clock that was passed in, looked at each time."""
+
+    def now() -> int:
+        time = clock()
+        if type(time) is not int or not jsontext.INT_MIN <= time <= jsontext.INT_MAX:
+            msg = f"expected the clock to give epoch milliseconds, got {time!r}"
+            raise InvalidEnvelope(msg, seq=log.next_seq, value=time)
+        return time
+
+    return now
+
+
 class Session:
     """One session in memory. Make it with `create`, `from_events` or `from_messages`."""
 
@@ -124,7 +137,9 @@ class Session:
         self._admit = log.admit
         self._lock = RLock()
         self._acquire, self._release = self._lock.acquire, self._lock.release
-        self._clock = clock or _ambient.clock
+        self._clock = _ambient.clock
+        if clock is not None and clock is not _ambient.clock:
+            self._clock = _checked(clock, log)
         self._new_id = new_id or _ambient.new_id
         self._commit = commit  # called before an event enters; may refuse it by raising
         self._publishing = False
@@ -441,7 +456,7 @@ class Session:
             if surface_op is not None and (data.__class__ is not Message or not data.id):
                 data = self._with_id(data)
             name = type if isinstance(type, str) else getattr(type, "name", repr(type))
-            if self._seed_end == self._log.next_seq and name != ev.SEED_END:
+            if self._seed_end >= 0 and self.seed_is_open and name != ev.SEED_END:
                 self._end_import(name, data, surface_op, source_event_seqs)
             event = self._admit(
                 name, data, self._clock(), surface_op, source_event_seqs, self._commit
