@@ -64,6 +64,4 @@ def test_it_runs_with_its_runtime_dependencies_alone(bare: Path) -> None:
 
 def test_the_command_is_installed(bare: Path) -> None:
     """The command `turnlog` explains itself."""
-    if "cli" not in rules.read_tree():
-        pytest.skip("there is no command line yet")
     assert "Usage" in _run(bare / "turnlog", "--help")
