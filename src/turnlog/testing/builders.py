@@ -161,16 +161,28 @@ class Author:
 
     def result(self, call: ToolCall, content: str = "done", *, is_error: bool = False) -> AnyEvent:
         """`tool/result`, with the settled content if there is one, citing what it must."""
-        said = data = self._result_of(call, content, is_error=is_error)
-        cited: list[int] = []
+        data = self._result_of(call, content, is_error=is_error)
+        waiting: list[list[int]] = []  # an id may be used again, and by several calls
         for event in self.session.events:
             if event.type == "assistant/message" and call in event.data.message.tool_calls:
-                cited, data = [], said  # an id may be used again
+                waiting = []
             elif event.type == "tool/call" and event.data.call_id == call.id:
-                cited = [event.seq]
+                waiting.append([event.seq])
             elif event.type == "tool/settled" and event.data.message.tool_call_id == call.id:
-                cited.append(event.seq)
-                data = event.data
+                unsettled = [seqs for seqs in waiting if len(seqs) == 1]
+                if unsettled:
+                    unsettled[0].append(event.seq)
+            elif (
+                event.type == "tool/result"
+                and event.surface_op == "append"
+                and event.data.message.tool_call_id == call.id
+                and waiting
+            ):
+                seen = event.source_event_seqs or ()
+                waiting.remove(next((seqs for seqs in waiting if seqs[0] in seen), waiting[0]))
+        cited = waiting[0] if waiting else []
+        if len(cited) > 1:
+            data = self.session.event_at(cited[1]).data
         return self.session.append(
             "tool/result", data, surface_op="append", source_event_seqs=cited or None
         )
