@@ -11,7 +11,7 @@ import pytest
 from tests.unit.agent.scenes import agent, assert_lawful, end, new, results, types
 from turnlog.agent.loop import AgentBusy
 from turnlog.agent.tools import ToolAborted, tool
-from turnlog.errors import TurnlogError
+from turnlog.errors import RequestRefused, TurnlogError
 from turnlog.events import AssistantMessage
 from turnlog.models.scripted import Call, Fail, Hang, Think, Used
 
@@ -383,3 +383,13 @@ async def test_a_tool_choice_that_makes_no_sense_is_refused(choice: Any) -> None
     with pytest.raises(TurnlogError, match="tool_choice"):
         await agent(["a"]).run(session, "hi", tool_choice=choice)
     assert len(session) == 0
+
+
+async def test_a_result_raises_what_went_wrong_when_it_is_asked_to() -> None:
+    """`raise_for_error` raises a failed turn's error and gives back any other result."""
+    runner = agent([Fail("refused", message="bad key")], ["fine"])
+    failed = await runner.run(new(), "hi")
+    with pytest.raises(RequestRefused, match="bad key"):
+        failed.raise_for_error()
+    done = await runner.run(new(), "again")
+    assert done.raise_for_error() is done
