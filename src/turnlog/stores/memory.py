@@ -22,7 +22,7 @@ from turnlog.errors import (
 )
 from turnlog.events import AnyEvent, SessionHeader
 from turnlog.stores.info import InfoFold
-from turnlog.stores.port import Batch, Claim, Durability, Owner, Queued, SessionInfo, Stored
+from turnlog.stores.port import Batch, Claim, Durability, Owner, Queued, Record, SessionInfo, Stored
 
 _seq = attrgetter("seq")
 
@@ -39,6 +39,7 @@ class _Kept:
         self.owner: Owner | None = None  # of a live claim
         self.queue: list[Queued] = []
         self.posted: set[str] = set()
+        self.record: Record | None = None
         self.grown = anyio.Event()
 
     def info(self) -> SessionInfo:
@@ -104,6 +105,11 @@ class MemoryStore:
             raise SessionExists(msg)
         self._storage.sessions[header.id] = _Kept(deepcopy(header))
 
+    async def fork(self, header: SessionHeader, parent_id: str, boundary: int) -> bool:
+        """Nothing to do: events are shared anyway."""
+        del header, parent_id, boundary
+        return False
+
     async def exists(self, session_id: str) -> bool:
         """Whether there is a session with that id."""
         self._check_open()
@@ -131,7 +137,7 @@ class MemoryStore:
     async def reseed(self, claim: Claim, header: SessionHeader) -> None:
         """Exchange the header."""
         kept = self._owned(claim)
-        kept.header = deepcopy(header)
+        kept.header, kept.record = deepcopy(header), None
 
     async def commit(self, batches: Sequence[Batch]) -> list[StoreError | None]:
         """Store each batch whole, or say why not."""
@@ -151,6 +157,7 @@ class MemoryStore:
             return StaleWriter(msg)
         kept.events.extend(batch.events)
         kept.next_seq = batch.next_seq
+        kept.record = batch.record or kept.record
         grown, kept.grown = kept.grown, anyio.Event()
         grown.set()
         return None
@@ -176,6 +183,21 @@ class MemoryStore:
         events = self._kept(session_id).events
         first = bisect_left(events, start, key=_seq)
         return events[first : None if stop is None else bisect_left(events, stop, key=_seq)]
+
+    async def read_seqs(self, session_id: str, seqs: Sequence[int]) -> list[AnyEvent]:
+        """The events with these seqs."""
+        events = self._kept(session_id).events
+        wanted = sorted(set(seqs))
+        places = [(seq, bisect_left(events, seq, key=_seq)) for seq in wanted]
+        return [events[at] for seq, at in places if at < len(events) and events[at].seq == seq]
+
+    async def record(self, session_id: str) -> Record | None:
+        """The last opening record."""
+        return self._kept(session_id).record
+
+    async def header(self, session_id: str) -> SessionHeader:
+        """What was written before the first event."""
+        return deepcopy(self._kept(session_id).header)
 
     async def sessions(self) -> AsyncIterator[SessionInfo]:
         """All sessions, the last active first."""

@@ -57,6 +57,16 @@ class Claim(msgspec.Struct, frozen=True):
     handle: Any = None
 
 
+class Record(msgspec.Struct, frozen=True):
+    """An opening record: what `turnlog.opening` made of all events before `seq`, as bytes.
+
+    Derived and disposable: it only saves the time to read those events again.
+    """
+
+    seq: int
+    data: bytes
+
+
 class Batch(msgspec.Struct, frozen=True):
     """Events of one session, in order.
 
@@ -66,11 +76,14 @@ class Batch(msgspec.Struct, frozen=True):
             what is loaded has the same gap.
         after: where the stored log ends, when that is not right before the first event: its last
             records were lost, and the gap comes between the batches.
+        record: an opening record that covers these events at most; a backend keeps the last one,
+            or none.
     """
 
     claim: Claim
     events: Sequence[AnyEvent]
     after: int | None = None
+    record: Record | None = None
 
     @property
     def expected_seq(self) -> int:
@@ -164,6 +177,17 @@ class SessionEventStore(Protocol):
         """
         ...
 
+    async def fork(self, header: SessionHeader, parent_id: str, boundary: int) -> bool:
+        """Add a session whose events before `boundary` are those of another, by reference.
+
+        False, with nothing changed, where a backend has no such thing: the events are copied then.
+
+        Raises:
+            SessionExists: the id is taken.
+            NoSuchSession: there is no such parent.
+        """
+        ...
+
     async def claim(self, session_id: str, owner: Owner, *, steal: bool = False) -> Claim:
         """Become the session's one writer.
 
@@ -218,6 +242,31 @@ class SessionEventStore(Protocol):
 
         Raises:
             NoSuchSession: there is none.
+        """
+        ...
+
+    async def read_seqs(self, session_id: str, seqs: Sequence[int]) -> list[AnyEvent]:
+        """The events with these seqs, as far as they can be read, in order of seq.
+
+        Raises:
+            NoSuchSession: there is none.
+        """
+        ...
+
+    async def record(self, session_id: str) -> Record | None:
+        """The last opening record, if one is kept; nobody has checked what is in it.
+
+        Raises:
+            NoSuchSession: there is none.
+        """
+        ...
+
+    async def header(self, session_id: str) -> SessionHeader:
+        """What was written before the first event.
+
+        Raises:
+            NoSuchSession: there is none.
+            InvalidHeader, UnsupportedVersion: it cannot be read.
         """
         ...
 

@@ -13,7 +13,7 @@ from turnlog.stores.jsonl.segments import complete
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from turnlog.events import AnyEvent
+    from turnlog.events import AnyEvent, SessionHeader
 
 K = TypeVar("K")
 
@@ -61,6 +61,12 @@ class Reader:
         mark = self.mark(session_id)
         found = self._scan_on(session_id, mark) if mark else None
         return (found or self.scan(session_id)).mark.next_seq
+
+    def header(self, session_id: str) -> SessionHeader:
+        """What was written before the first event, as it is now."""
+        mark = self.mark(session_id)
+        found = self._scan_on(session_id, mark) if mark else None
+        return (found or self.scan(session_id)).mark.header
 
     def read(self, session_id: str, start: int, stop: int | None) -> list[AnyEvent]:
         """The events with `start <= seq < stop`; who follows a log is given what is new."""

@@ -115,6 +115,11 @@ class JsonlStore:
             if self._durable:
                 sync_folder(self._root)
 
+    async def fork(self, header: SessionHeader, parent_id: str, boundary: int) -> bool:
+        """Never by reference: a session's folder is whole by itself."""
+        del header, parent_id, boundary
+        return False
+
     async def info(self, session_id: str) -> SessionInfo:
         """One session's line."""
         return await self._run(self._info, session_id)
@@ -238,6 +243,20 @@ class JsonlStore:
     async def read(self, session_id: str, start: int, stop: int | None = None) -> list[AnyEvent]:
         """The events with `start <= seq < stop`."""
         return await self._run(self._reader.read, session_id, start, stop)
+
+    async def read_seqs(self, session_id: str, seqs: Sequence[int]) -> list[AnyEvent]:
+        """The events with these seqs."""
+        wanted = frozenset(seqs)
+        events = await self.read(session_id, min(wanted, default=0))
+        return [event for event in events if event.seq in wanted]
+
+    async def record(self, session_id: str) -> None:
+        """None: lines are read from the first on."""
+        await self._run(self._existing, session_id)
+
+    async def header(self, session_id: str) -> SessionHeader:
+        """What was written before the first event."""
+        return await self._run(self._reader.header, session_id)
 
     async def wait(self, session_id: str, after: int, timeout: float) -> None:  # noqa: ASYNC109 - the port's
         """Return when there is more: at once for what is written here, else by looking."""
