@@ -10,7 +10,7 @@ import msgspec
 
 from turnlog import _ambient
 from turnlog.agent.inbound import Inbound
-from turnlog.agent.state import loop_fold, seqs_range, system_node
+from turnlog.agent.state import seqs_range, system_node
 from turnlog.assembly import Assembly
 from turnlog.content import Block, Failure, Message, Source, Text, ToolCall
 from turnlog.dialects import BodyEncoder
@@ -29,6 +29,7 @@ from turnlog.events import (
 from turnlog.models.forced_tools import as_tool_call
 from turnlog.models.port import Model
 from turnlog.session import Session
+from turnlog.views.loop import loop_fold
 
 UNNAMED = "unnamed"  # a call whose tool the model did not name: no request can carry it as it is
 

@@ -12,12 +12,13 @@ from turnlog import _ambient
 from turnlog.agent.gate import DENIED
 from turnlog.agent.inbound import POLL, Inbound, Waiting
 from turnlog.agent.results import SUSPENDED, TurnResult, turn_result
-from turnlog.agent.state import LoopState, loop_fold, open_calls
+from turnlog.agent.state import open_calls
 from turnlog.agent.steps import Steps
 from turnlog.commands import Approve, Cancel, Deny, Prompt
 from turnlog.content import Content, Failure, tool_message
 from turnlog.errors import ModelError
 from turnlog.events import ApprovalDecided, EndReason, ToolResult
+from turnlog.views.loop import LoopState, loop_fold
 
 if TYPE_CHECKING:
     from turnlog.agent.loop import ReactLoopAgent, ToolChoice

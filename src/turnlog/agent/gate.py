@@ -11,10 +11,10 @@ import anyio
 from turnlog import _ambient
 from turnlog.agent.approval import ApprovalRequest
 from turnlog.agent.inbound import POLL
-from turnlog.agent.state import LoopState, loop_fold
 from turnlog.commands import Approve, Deny
 from turnlog.content import Content, ToolCall, blocks, tool_message
 from turnlog.events import ApprovalAsked, ApprovalDecided, ToolError, ToolResult
+from turnlog.views.loop import LoopState, loop_fold
 
 if TYPE_CHECKING:
     from turnlog.agent.approval import Approver

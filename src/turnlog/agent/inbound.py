@@ -7,12 +7,12 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from turnlog.agent.state import loop_fold
 from turnlog.commands import Approve, Cancel, Command, Deny, Prompt, Steer
 from turnlog.events import InboxAccepted
 from turnlog.records import flatten
 from turnlog.session import Session
 from turnlog.stores.port import Queued
+from turnlog.views.loop import loop_fold
 
 POLL = 0.15  # seconds between looks into the inbox while a turn runs
 

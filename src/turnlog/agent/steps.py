@@ -10,9 +10,10 @@ from turnlog import _ambient
 from turnlog.agent.asking import Answer, Asking
 from turnlog.agent.dispatch import Dispatch
 from turnlog.agent.results import SUSPENDED, tokens_spent
-from turnlog.agent.state import LATE, LoopState, loop_fold, open_calls
+from turnlog.agent.state import LATE, open_calls
 from turnlog.content import Content, Message, Source, Text, ToolCall, blocks, is_blank, user_message
 from turnlog.events import EndReason, StepEnd, StepStart, ToolResult, TurnStart
+from turnlog.views.loop import LoopState, loop_fold
 
 if TYPE_CHECKING:
     from turnlog.agent.inbound import Inbound, Waiting

@@ -141,7 +141,7 @@ def deny(
 
 def asked_in_turn(session: Session) -> list[tuple[ApprovalAsked, str | None]]:
     """What was asked in the turn that is open, and what was decided, if it was."""
-    from turnlog.agent.state import loop_fold
+    from turnlog.views.loop import loop_fold
 
     state = session.fold(loop_fold)
     asked = [one for one in state.asked.values() if state.open and one.turn == state.turn]
@@ -166,7 +166,7 @@ def _waiting(session: Session, call_id: str) -> str:
 
 def _open_turn(session: Session, wanted: int | None = None) -> int:
     """The turn that runs: commands name it, so that they cannot hit a later one."""
-    from turnlog.agent.state import loop_fold
+    from turnlog.views.loop import loop_fold
 
     state = session.fold(loop_fold)
     if not state.open:
