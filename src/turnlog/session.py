@@ -94,6 +94,11 @@ class SurfaceFace:
         with self._lock:
             return self._surface.shadowed_by(seq)
 
+    def anchor(self, seq: int) -> int:
+        """The first seq that the node `seq` transitively stands for; nodes are in their order."""
+        with self._lock:
+            return self._surface.anchor(seq)
+
     def __len__(self) -> int:
         return len(self._surface)
 
