@@ -38,3 +38,10 @@ def report_late_result(session_id: str, call_id: str) -> None:
     logging.getLogger("turnlog").warning(
         "session %r: the result of call %r came after the session was closed", session_id, call_id
     )
+
+
+def report_unknown_window(session_id: str, assumed: int) -> None:
+    """Tell the `turnlog` logger that nobody said how large the model's window is."""
+    logging.getLogger("turnlog").warning(
+        "session %r: the model's window is not known, %d tokens are assumed", session_id, assumed
+    )

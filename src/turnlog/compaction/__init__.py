@@ -1,0 +1,1 @@
+"""Compaction: history is shadowed by what stands for it, never deleted (semantics.md §5)."""

@@ -1,0 +1,123 @@
+"""How large a message is: tokens estimated, bytes and media counted.
+
+An `Estimator` is a port: the default one needs no vocabulary; `turnlog.compaction.exact` has those
+of the extra `tokens`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from turnlog import jsontext
+from turnlog.content import Image, Message, Reasoning, Text, ToolCall
+from turnlog.records import encode
+
+if TYPE_CHECKING:
+    from turnlog.content import Block
+    from turnlog.events import Header
+
+MESSAGE_TOKENS: Final = 4
+"""What the frame of a message costs: its role and the marks around it."""
+PART_TOKENS: Final = 8
+"""What the frame of a tool call, of a result or of a tool's schema costs: ids, names of fields."""
+FRAME_BYTES: Final = 48
+"""What the frame of a message or block takes on the wire."""
+IMAGE_TOKENS: Final = 1600
+"""What an image costs, whatever its size: the most that one costs at the large providers."""
+
+
+class Size(NamedTuple):
+    """How large something is in a request: estimated tokens, bytes on the wire, media parts."""
+
+    tokens: int = 0
+    bytes: int = 0
+    media: int = 0
+
+    def plus(self, other: Size) -> Size:
+        """Both together."""
+        return Size(
+            self.tokens + other.tokens, self.bytes + other.bytes, self.media + other.media
+        )
+
+
+class Estimator(Protocol):
+    """Says how many tokens things are; hashable, and always says the same of the same."""
+
+    @property
+    def name(self) -> str:
+        """Which estimator, and which version of it: sizes of another are not comparable."""
+        ...
+
+    def text(self, text: str) -> int:
+        """The tokens of a text."""
+        ...
+
+    def image(self, image: Image) -> int:
+        """The tokens of an image."""
+        ...
+
+
+class CharacterEstimator:
+    """Estimates from the kinds of characters alone; needs no vocabulary."""
+
+    name = "characters@1"
+
+    def text(self, text: str) -> int:
+        """The tokens of a text."""
+        return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
+
+    def image(self, image: Image) -> int:
+        """The tokens of an image: `IMAGE_TOKENS`."""
+        del image
+        return IMAGE_TOKENS
+
+
+DEFAULT: Final[Estimator] = CharacterEstimator()
+
+
+def message_size(message: Message, estimator: Estimator = DEFAULT) -> Size:
+    """The size of a message in a request; nothing when it has no content."""
+    if not message.content:
+        return Size()
+    tokens = MESSAGE_TOKENS + (PART_TOKENS if message.role == "tool" else 0)
+    size = Size(tokens, FRAME_BYTES)
+    for block in message.content:
+        size = size.plus(_block_size(block, estimator))
+    return size
+
+
+def header_size(header: Header, estimator: Estimator = DEFAULT) -> Size:
+    """The size of system text and tool schemas: what every request carries."""
+    size = Size()
+    if header.system:
+        size = size.plus(_text_size(header.system, estimator)).plus(Size(MESSAGE_TOKENS))
+    for tool in header.tools or ():
+        told = encode(tool).decode("utf-8", "surrogatepass")
+        size = size.plus(_text_size(told, estimator)).plus(Size(PART_TOKENS))
+    return size
+
+
+def _block_size(block: Block, estimator: Estimator) -> Size:
+    match block:
+        case Text():
+            return _text_size(block.text, estimator)
+        case Reasoning():
+            hidden = Size(0, _length(block.signature or "") + _length(block.encrypted or ""))
+            return _text_size(block.text, estimator).plus(hidden)
+        case ToolCall():
+            said = _text_size(f"{block.name} {block.arguments}", estimator)
+            return said.plus(Size(PART_TOKENS, FRAME_BYTES + _length(block.id)))
+        case Image():
+            length = _length(block.data or block.url or "")
+            return Size(estimator.image(block), FRAME_BYTES + length, 1)
+        case _:
+            told = jsontext.encode(block.value).decode("utf-8", "surrogatepass")
+            return _text_size(told, estimator)
+
+
+def _text_size(text: str, estimator: Estimator) -> Size:
+    return Size(estimator.text(text), FRAME_BYTES + _length(text))
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
