@@ -59,6 +59,8 @@ TurnlogError
 │   ├── ServerFailed              the provider's fault; retryable
 │   ├── TransportFailed           the connection failed or was cut; retryable
 │   └── RequestRefused            the provider does not take this request
+├── CompactionFailed              nothing was compacted; the surface is as it was (code, failure)
+│   └── CompactionBusy            another compaction of the session is running
 └── MissingExtra                  a feature whose optional package is not installed
 """
 
@@ -452,6 +454,29 @@ class TransportFailed(ModelError):
 
 class RequestRefused(ModelError):
     """The provider does not take this request, and would not take it again."""
+
+
+class CompactionFailed(TurnlogError):
+    """Nothing was compacted, and the surface is as it was; `failure` is what the log says.
+
+    Codes: nothing-to-gain, fixed-too-large (system text and tools alone fill the window),
+    no-progress, exhausted (too many attempts failed one after the other), range-changed, cancelled,
+    empty, runaway, truncated, tool-calls, not-cheaper, too-long (of a summary), timeout, internal,
+    or the model's own failure.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+        super().__init__(failure.message)
+
+    @property
+    def code(self) -> str:
+        """What went wrong, one word."""
+        return self.failure.code
+
+
+class CompactionBusy(CompactionFailed):
+    """Another compaction of the session is running; try again when it has ended."""
 
 
 class MissingExtra(TurnlogError):
