@@ -219,7 +219,8 @@ class RequestSent(Record, frozen=True):
     """`request/sent`: these bytes may have been sent.
 
     `digest` is "sha256:" and the hex digest of the body, `encoder` is "name@version"; an auxiliary
-    request (purpose other than "step") carries its trailing `instruction`.
+    request (purpose other than "step") carries its trailing `instruction`, and `from_seq` and
+    `through_seq`, the first and last of the surface's nodes that it shows, when it shows a part.
     """
 
     purpose: str
@@ -230,6 +231,8 @@ class RequestSent(Record, frozen=True):
     step: Int | None = None
     attempt: Int = 1
     instruction: str | None = None
+    from_seq: Int | None = None
+    through_seq: Int | None = None
     extra: Extra = extra_field()
 
 
@@ -255,29 +258,58 @@ class LlmRetry(Record, frozen=True):
 
 
 class CompactionStart(Record, frozen=True):
-    """`compaction/start`: opens the bracket that is the lock."""
+    """`compaction/start`: opens the bracket that is the lock.
+
+    `reason` says who wants it: threshold (the next request would be too long), overflow (the
+    provider refused one), switch (the next request goes to another model), manual; open.
+    `tokens_before` is the estimate of the next request, `window` what the model takes.
+    """
 
     compaction_id: str
     turn: Int | None = None
+    reason: str | None = None
+    instruction: str | None = None
+    tokens_before: Int | None = None
+    window: Int | None = None
     extra: Extra = extra_field()
 
 
 class CompactionSummary(Record, frozen=True):
-    """`compaction/summary`: what the model made of `shadowed_seqs`."""
+    """`compaction/summary`: what the model made of `shadowed_seqs`, or of a part of them.
+
+    One for each request that was sent, whatever came of it. `error` says why its text is not used;
+    then nothing is shadowed by it. `policy` is model, or structural, which asks none.
+    """
 
     compaction_id: str
     summary: tuple[Any, ...] | None = None
     shadowed_seqs: tuple[Int, ...] | None = None
     usage: Usage | None = None
+    policy: str | None = None
+    attempt: Int | None = None
+    error: Failure | None = None
     extra: Extra = extra_field()
 
 
 class CompactionEnd(Record, frozen=True):
-    """`compaction/end`: closes the bracket, with `error` if it failed."""
+    """`compaction/end`: closes the bracket, with `error` if it failed.
+
+    Ours have a `Failure` there, repair's a word. `start` and `end` are the nodes that were
+    replaced, from first to last, absent when none were; `tokens_after` is the estimate of the next
+    request now; `policy` is model or structural; `attempts` counts the requests that were sent,
+    `usage` is theirs together.
+    """
 
     compaction_id: str
     turn: Int | None = None
     error: Any = None
+    start: Int | None = None
+    end: Int | None = None
+    tokens_before: Int | None = None
+    tokens_after: Int | None = None
+    policy: str | None = None
+    attempts: Int | None = None
+    usage: Usage | None = None
     extra: Extra = extra_field()
 
 
@@ -471,12 +503,12 @@ def _core() -> Iterable[EventType]:
         ("tool/settled", ToolResult, log, some, ()),
         ("tool/late-result", ToolResult, log, some, ()),
         ("request/header", RequestHeader, log, some, ()),
-        ("request/sent", RequestSent, log, none, ()),
+        ("request/sent", RequestSent, log, none, ("fromSeq", "throughSeq")),
         ("request/context", RequestContext, log, none, ()),
         ("llm/retry", LlmRetry, log, some, ()),
         ("compaction/start", CompactionStart, log, none, ()),
         ("compaction/summary", CompactionSummary, log, some, ("shadowedSeqs",)),
-        ("compaction/end", CompactionEnd, log, some, ()),
+        ("compaction/end", CompactionEnd, log, some, ("start", "end")),
         ("compaction/prune", CompactionPrune, log, none, ("shadowedSeqs",)),
         ("context/pin", ContextPin, log, none, ("seq",)),
         ("context/unpin", ContextUnpin, log, none, ()),
