@@ -45,13 +45,16 @@ TurnlogError
 │   └── ImportConflict            the same id holds something else
 ├── StoreError                    the store could not do what was asked
 │   ├── InvalidStoreUrl           a store URL that names no store
+│   ├── InvalidSearch             a search text without a word to look for, or with too many
 │   ├── NoSuchSession             an unknown session id
 │   ├── SessionExists             the id is taken
 │   ├── SessionInUse              another live writer owns the session
 │   ├── StaleWriter               the expected seq or the fencing token is not the store's
 │   ├── WriteFailed               a write or fsync failed; what it held is kept
 │   ├── StoreClosed               used after `close()`
-│   └── DamagedSession            writing on a damaged log that nobody acknowledged
+│   ├── DamagedSession            writing on a damaged log that nobody acknowledged
+│   ├── CopyConflict              the target of a copy holds something else under the id
+│   └── CopyFailed                some sessions were not copied
 ├── InvalidModel                  a model that cannot be opened: no such name, no key, no script
 ├── ModelError                    a model could not answer (failure, retryable)
 │   ├── ContextOverflow           the request is too large (kind: tokens, bytes, media)
@@ -67,9 +70,11 @@ TurnlogError
 from __future__ import annotations
 
 from json import JSONDecodeError
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from turnlog.content import Failure
 
 
@@ -355,6 +360,10 @@ class InvalidStoreUrl(StoreError):
     """A store URL that names no store."""
 
 
+class InvalidSearch(StoreError):
+    """A search text without a word to look for, or with too many."""
+
+
 class NoSuchSession(StoreError):
     """An unknown session id."""
 
@@ -389,6 +398,18 @@ class StoreClosed(StoreError):
 
 class DamagedSession(StoreError):
     """Writing on a damaged log whose damage nobody acknowledged."""
+
+
+class CopyConflict(StoreError):
+    """The session in the target is not the source's: neither equal to it nor its beginning."""
+
+
+class CopyFailed(StoreError):
+    """Some sessions were not copied; `copied` has a `turnlog.stores.copying.Copied` for each."""
+
+    def __init__(self, message: str, *, copied: Sequence[Any]) -> None:
+        self.copied = copied
+        super().__init__(message)
 
 
 # -- edges -------------------------------------------------------------------------------------

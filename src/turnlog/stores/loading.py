@@ -9,6 +9,9 @@ from turnlog.events import SessionHeader
 from turnlog.log import Damage, SessionLog
 from turnlog.stores.port import Stored
 
+MISSING = "records are missing"
+"""The reason of a gap in the seqs of which nothing else is known."""
+
 
 def build_log(stored: Stored) -> SessionLog:
     """The log of a stored session; never raises for a bad record, which becomes damage.
@@ -50,7 +53,7 @@ def _lose(log: SessionLog, upto: int, holes: dict[int, Damage]) -> None:
         hole = holes.pop(first, None)
         if hole is None:
             last = min([seq for seq in holes if first < seq < upto], default=upto) - 1
-            log.lose(Damage("records are missing", first, last))
+            log.lose(Damage(MISSING, first, last))
         elif (hole.last_seq or first) < upto:
             log.lose(hole)
         else:

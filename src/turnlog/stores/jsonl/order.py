@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from turnlog.log import Damage
 from turnlog.stores.jsonl.pieces import Piece
+from turnlog.stores.loading import MISSING
 
 if TYPE_CHECKING:
     from turnlog.events import AnyEvent
@@ -65,7 +66,7 @@ class Order:
             count -= share
             self._damage(piece, share)
         if count and following is not None:
-            missing = Piece(following.place, following.offset, 0, None, "records are missing")
+            missing = Piece(following.place, following.offset, 0, None, MISSING)
             self._damage(missing, count)
         self.lost = []
 
