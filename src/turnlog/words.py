@@ -1,0 +1,77 @@
+"""Terms of a text, as a search compares them; the same for every search over sessions.
+
+A term is a run of letters, digits and marks. Case, width and the accents of Latin, Greek and
+Cyrillic letters do not matter. Scripts that are written without spaces (Chinese, Japanese, Thai …)
+and Korean, which joins words, have pairs of neighbouring characters for terms.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+
+#: Scripts whose words no space tells apart: Thai and Lao, Burmese, Khmer, Hangul, kana, Han.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_DROPPED = re.compile("[\u00ad\u0300-\u036f\u200c\u200d]")  # accents, soft hyphen, joiners
+_ascii_words = re.compile("[0-9a-z]+").findall
+_is_unspaced = re.compile(f"[{_UNSPACED}]").match
+
+
+def fold(text: str) -> str:
+    """The text without what a search ignores: case, width, accents."""
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFKC", _DROPPED.sub("", apart)).casefold()
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text, in order, repeats included.
+
+    In an unspaced script, each character with its neighbour, and the last of a run alone: a lone
+    character that is asked for is the beginning of one of these.
+    """
+    found: list[str] = []
+    for run in _runs(text):
+        if is_unspaced(run):
+            found += [run[at : at + 2] for at in range(len(run))]
+        else:
+            found.append(run)
+    return found
+
+
+def asked(text: str) -> list[str]:
+    """The terms of a question, each once, in order: pairs, without the last character alone."""
+    found: dict[str, None] = {}
+    for run in _runs(text):
+        if is_unspaced(run):
+            found.update(dict.fromkeys(run[at : at + 2] for at in range(max(len(run) - 1, 1))))
+        else:
+            found[run] = None
+    return list(found)
+
+
+def is_unspaced(term: str) -> bool:
+    """Whether a term is of a script that is written without spaces; one character is a prefix."""
+    return _is_unspaced(term) is not None
+
+
+def _runs(text: str) -> list[str]:
+    """Runs of word characters, each in one kind of script."""
+    text = fold(text)
+    return _ascii_words(text) if text.isascii() else _all_words().findall(text)
+
+
+@cache
+def _all_words() -> re.Pattern[str]:
+    """Runs of one kind; marks belong to the letter they stand on, and Python has them for none."""
+    marks = "".join(
+        chr(code) for code in range(0x300, 0x20000) if unicodedata.category(chr(code))[0] == "M"
+    )
+    letter = rf"[^\W_{_UNSPACED}]"
+    unspaced = rf"[{_UNSPACED}](?:[{_UNSPACED}{marks}])*"
+    return re.compile(rf"{unspaced}|{letter}(?:{letter}|[{marks}])*")
