@@ -1,0 +1,189 @@
+"""Events as rows, and back: the form that all SQL stores share.
+
+A row of `events` is one event. Its `data` and `extra` are stored bytes (see `packing`); its `type`
+is the event's, or a JSON string in ASCII when a column of text might not keep it; `surface_op` is
+"append" or the JSON of a replace, `source_event_seqs` the JSON of `codec.pack_seqs`. Chunk events
+share rows, see `chunks`. Every row has a `sum`, the CRC-32 of all its other columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import zstandard
+
+from turnlog import jsontext
+from turnlog.codec import pack_seqs, unpack_seqs
+from turnlog.events import EVENT_TYPES, AnyEvent, Event
+from turnlog.jsontext import is_object
+from turnlog.log import make_event
+from turnlog.stores.sql.blobs import LONG, pack_long, unpack_long
+from turnlog.stores.sql.checking import check_json
+from turnlog.stores.sql.chunks import CHUNK, ChunkRow, is_packable, pack_chunks
+from turnlog.stores.sql.packing import (
+    CUT,
+    PACKED,
+    BadRow,
+    Zstd,
+    borrow,
+    give_back,
+    pack,
+    unpack_bytes,
+)
+
+
+class EventRow(NamedTuple):
+    """One event; `ignorable` is 1 or None."""
+
+    seq: int
+    type: str
+    time: int
+    data: bytes
+    surface_op: str | None
+    source_event_seqs: str | None
+    ignorable: int | None
+    extra: bytes | None
+    sum: int
+
+
+class Rows(NamedTuple):
+    """The rows of a batch of events; `blobs` are by their hash."""
+
+    events: list[EventRow]
+    chunks: list[ChunkRow]
+    blobs: dict[bytes, bytes]
+
+
+def to_rows(events: Sequence[AnyEvent]) -> Rows:
+    """Events in ascending order of seq as rows."""
+    rows = Rows([], [], {})
+    chunks: list[AnyEvent] = []
+    zstd = borrow()
+    try:
+        for event in events:
+            if event.type == CHUNK and is_packable(event):
+                chunks.append(event)
+            else:
+                rows.events.append(_row(event, rows.blobs, zstd))
+        rows.chunks.extend(pack_chunks(chunks, zstd))
+    finally:
+        give_back(zstd)
+    return rows
+
+
+def _row(event: AnyEvent, blobs: dict[bytes, bytes], zstd: Zstd) -> EventRow:
+    name = event.type
+    if name not in EVENT_TYPES:
+        name = _stored_name(name)
+    op, cited, extra = event.surface_op, event.source_event_seqs, None
+    if op is not None and op != "append":
+        op = jsontext.encode(op).decode()
+    if cited is not None:
+        cited = jsontext.encode(pack_seqs(cited)).decode()
+    if event.extra:
+        extra = _stored(jsontext.encode(event.extra), blobs, zstd)
+    data = _stored(event.raw, blobs, zstd)
+    ignorable = 1 if event.ignorable else None
+    total = _sum(event.seq, name, event.time, data, op, cited, ignorable, extra)
+    return EventRow(event.seq, name, event.time, data, op, cited, ignorable, extra, total)
+
+
+def _stored(raw: bytes, blobs: dict[bytes, bytes], zstd: Zstd) -> bytes:
+    return pack(raw, zstd) if len(raw) <= LONG else pack_long(raw, blobs, zstd)
+
+
+def _stored_name(name: str) -> str:
+    """A type as text of any database keeps it."""
+    plain = name.isascii() and name.isprintable() and not name.startswith('"')
+    return name if plain else json.dumps(name)
+
+
+def _sum(  # noqa: PLR0913 - a row has this many columns
+    seq: int,
+    name: str,
+    time: int,
+    data: bytes,
+    op: str | None,
+    cited: str | None,
+    ignorable: int | None,
+    extra: bytes | None,
+) -> int:
+    total = crc32(data, crc32(f"{seq} {name} {time} {op} {cited} {ignorable}".encode()))
+    return total if extra is None else crc32(extra, total)
+
+
+def from_row(row: tuple[Any, ...], blob: Callable[[bytes], bytes]) -> AnyEvent:
+    """The event of an `EventRow`; `blob` gives the stored bytes of a hash, or a LookupError.
+
+    Raises:
+        BadRow: the row is not what was written.
+    """
+    return from_rows((row,), blob)[0]
+
+
+def from_rows(rows: Iterable[tuple[Any, ...]], blob: Callable[[bytes], bytes]) -> list[AnyEvent]:
+    """The events of many rows: as `from_row` of each.
+
+    Raises:
+        BadRow: of the first row that is not what was written; `BadRow.seq` says which.
+    """
+    events: list[AnyEvent] = []
+    zstd = borrow()
+    try:
+        for row in rows:
+            try:
+                events.append(_event(row, blob, zstd))
+            except (ValueError, TypeError, zstandard.ZstdError) as error:
+                reason = str(error).partition("\n")[0]
+                seq = row[0] if row and type(row[0]) is int else None
+                raise BadRow(f"event {seq}: {reason}", seq) from error
+    finally:
+        give_back(zstd)
+    return events
+
+
+def _event(row: tuple[Any, ...], blob: Callable[[bytes], bytes], zstd: Zstd) -> AnyEvent:
+    seq, name, time, data, op, cited, ignorable, extra, total = row
+    if _sum(seq, name, time, data, op, cited, ignorable, extra) != total:
+        raise BadRow("its sum is wrong")
+    if type(seq) is not int or type(time) is not int or type(name) is not str or seq < 0:
+        raise BadRow("its columns are of other types than expected")
+    raw = _payload(data, blob, zstd)
+    check_json((raw,))
+    kind = EVENT_TYPES.get(name)
+    if kind is None and name.startswith('"'):
+        name = json.loads(name)
+    reading = jsontext.decode if kind is None else kind.read
+    if ignorable is not None and ignorable != 1:
+        raise BadRow(f"expected ignorable to be 1 or nothing, got {ignorable!r}")
+    if (op is None or op == "append") and cited is None and extra is None:
+        return Event(name, seq, time, raw, op, None, ignorable == 1, None, reading)
+    if op is not None and op != "append":
+        op = jsontext.decode(op.encode())
+    if cited is not None:
+        cited = unpack_seqs(jsontext.decode(cited.encode()), seq)
+    if extra is not None:
+        extra = _extra(_payload(extra, blob, zstd))
+    return make_event(
+        name, seq, time, raw, op, cited, ignorable=ignorable == 1, extra=extra, reading=reading
+    )
+
+
+def _payload(stored: bytes, blob: Callable[[bytes], bytes], zstd: Zstd) -> bytes:
+    if stored.startswith(PACKED):
+        return unpack_bytes(stored, zstd)
+    return unpack_long(stored, blob, zstd) if stored.startswith(CUT) else stored
+
+
+_ENVELOPE = frozenset({"type", "seq", "time", "data", "sourceEventSeqs", "surfaceOp", "ignorable"})
+
+
+def _extra(raw: bytes) -> dict[str, Any]:
+    check_json((raw,))
+    extra = jsontext.decode(raw)
+    if not is_object(extra) or not _ENVELOPE.isdisjoint(extra):
+        raise BadRow("expected envelope keys of others in extra")
+    return extra
