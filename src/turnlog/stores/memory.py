@@ -1,4 +1,9 @@
-"""The memory store: the fake beside the real ones, and what they are compared with."""
+"""The memory store: the fake beside the real ones, and what they are compared with.
+
+Handles of one storage may be used in different threads, each in an event loop of its own: a lock is
+held while anything is looked at or changed. An event loop can only be woken from its own thread, so
+who waits looks from time to time what others wrote.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from copy import deepcopy
 from itertools import count
 from operator import attrgetter
+from threading import RLock, get_ident
 from typing import ClassVar
 
 import anyio
@@ -24,6 +30,8 @@ from turnlog.events import AnyEvent, SessionHeader
 from turnlog.stores.info import InfoFold
 from turnlog.stores.port import Batch, Claim, Durability, Owner, Queued, Record, SessionInfo, Stored
 
+_POLL = 0.05  # seconds between looks at what other event loops wrote
+
 _seq = attrgetter("seq")
 
 
@@ -40,7 +48,7 @@ class _Kept:
         self.queue: list[Queued] = []
         self.posted: set[str] = set()
         self.record: Record | None = None
-        self.grown = anyio.Event()
+        self.waiting: list[tuple[int, anyio.Event]] = []  # with the thread of its event loop
 
     def info(self) -> SessionInfo:
         """The line of a listing, made anew when something was added."""
@@ -57,6 +65,7 @@ class MemoryStorage:
     named: ClassVar[dict[str, MemoryStorage]] = {}
 
     def __init__(self) -> None:
+        self.lock = RLock()
         self.sessions: dict[str, _Kept] = {}
         self.positions = count()  # of commands, across all sessions: who waits longest is first
 
@@ -68,6 +77,7 @@ class MemoryStore:
         self.url = url
         self.durability: Durability = "none"
         self._storage = storage or MemoryStorage()
+        self._lock = self._storage.lock
         self._claims: dict[str, int] = {}
         self._closed = False
 
@@ -77,12 +87,13 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Give up what this handle had claimed."""
-        for session_id, token in self._claims.items():
-            kept = self._storage.sessions.get(session_id)
-            if kept is not None and kept.token == token:
-                kept.owner = None
-        self._claims = {}
-        self._closed = True
+        with self._lock:
+            for session_id, token in self._claims.items():
+                kept = self._storage.sessions.get(session_id)
+                if kept is not None and kept.token == token:
+                    kept.owner = None
+            self._claims = {}
+            self._closed = True
 
     def _kept(self, session_id: str) -> _Kept:
         self._check_open()
@@ -100,10 +111,11 @@ class MemoryStore:
     async def create(self, header: SessionHeader) -> None:
         """Add an empty session."""
         self._check_open()
-        if header.id in self._storage.sessions:
-            msg = f"session {header.id!r} exists already in {self.url}"
-            raise SessionExists(msg)
-        self._storage.sessions[header.id] = _Kept(deepcopy(header))
+        with self._lock:
+            if header.id in self._storage.sessions:
+                msg = f"session {header.id!r} exists already in {self.url}"
+                raise SessionExists(msg)
+            self._storage.sessions[header.id] = _Kept(deepcopy(header))
 
     async def fork(self, header: SessionHeader, parent_id: str, boundary: int) -> bool:
         """Nothing to do: events are shared anyway."""
@@ -118,31 +130,35 @@ class MemoryStore:
     async def claim(self, session_id: str, owner: Owner, *, steal: bool = False) -> Claim:
         """Become the one writer; every claim has the next token."""
         kept = self._kept(session_id)
-        if kept.owner is not None and not steal:
-            msg = f"session {session_id!r} is in use by {kept.owner} since {kept.owner.since}"
-            raise SessionInUse(msg, owner=kept.owner)
-        kept.token += 1
-        kept.owner = owner
-        self._claims[session_id] = kept.token
-        return Claim(session_id, kept.token)
+        with self._lock:
+            if kept.owner is not None and not steal:
+                msg = f"session {session_id!r} is in use by {kept.owner} since {kept.owner.since}"
+                raise SessionInUse(msg, owner=kept.owner)
+            kept.token += 1
+            kept.owner = owner
+            self._claims[session_id] = kept.token
+            return Claim(session_id, kept.token)
 
     async def release(self, claim: Claim) -> None:
         """Give it back, if it still is ours."""
-        kept = self._storage.sessions.get(claim.session_id)
-        if kept is not None and kept.token == claim.token:
-            kept.owner = None
-        if self._claims.get(claim.session_id) == claim.token:
-            del self._claims[claim.session_id]
+        with self._lock:
+            kept = self._storage.sessions.get(claim.session_id)
+            if kept is not None and kept.token == claim.token:
+                kept.owner = None
+            if self._claims.get(claim.session_id) == claim.token:
+                del self._claims[claim.session_id]
 
     async def reseed(self, claim: Claim, header: SessionHeader) -> None:
         """Exchange the header."""
-        kept = self._owned(claim)
-        kept.header, kept.record = deepcopy(header), None
+        with self._lock:
+            kept = self._owned(claim)
+            kept.header, kept.record = deepcopy(header), None
 
     async def commit(self, batches: Sequence[Batch]) -> list[StoreError | None]:
         """Store each batch whole, or say why not."""
         self._check_open()
-        return [self._commit(batch) for batch in batches]
+        with self._lock:
+            return [self._commit(batch) for batch in batches]
 
     def _commit(self, batch: Batch) -> StoreError | None:
         try:
@@ -158,8 +174,9 @@ class MemoryStore:
         kept.events.extend(batch.events)
         kept.next_seq = batch.next_seq
         kept.record = batch.record or kept.record
-        grown, kept.grown = kept.grown, anyio.Event()
-        grown.set()
+        for thread, grown in kept.waiting:
+            if thread == get_ident():
+                grown.set()
         return None
 
     def _owned(self, claim: Claim) -> _Kept:
@@ -172,7 +189,8 @@ class MemoryStore:
     async def load(self, session_id: str) -> Stored:
         """The whole session."""
         kept = self._kept(session_id)
-        return Stored(deepcopy(kept.header), tuple(kept.events))
+        with self._lock:
+            return Stored(deepcopy(kept.header), tuple(kept.events))
 
     async def next_seq(self, session_id: str) -> int:
         """The seq that the next event will have."""
@@ -181,8 +199,9 @@ class MemoryStore:
     async def read(self, session_id: str, start: int, stop: int | None = None) -> list[AnyEvent]:
         """The events with `start <= seq < stop`."""
         events = self._kept(session_id).events
-        first = bisect_left(events, start, key=_seq)
-        return events[first : None if stop is None else bisect_left(events, stop, key=_seq)]
+        with self._lock:
+            first = bisect_left(events, start, key=_seq)
+            return events[first : None if stop is None else bisect_left(events, stop, key=_seq)]
 
     async def read_seqs(self, session_id: str, seqs: Sequence[int]) -> list[AnyEvent]:
         """The events with these seqs."""
@@ -202,31 +221,41 @@ class MemoryStore:
     async def sessions(self) -> AsyncIterator[SessionInfo]:
         """All sessions, the last active first."""
         self._check_open()
-        found = [kept.info() for kept in self._storage.sessions.values()]
+        with self._lock:
+            found = [kept.info() for kept in self._storage.sessions.values()]
         for info in sorted(found, key=lambda info: (-info.last_activity, info.id)):
             yield info
 
     async def info(self, session_id: str) -> SessionInfo:
         """One session's line."""
-        return self._kept(session_id).info()
+        kept = self._kept(session_id)
+        with self._lock:
+            return kept.info()
 
     async def wait(self, session_id: str, after: int, timeout: float) -> None:  # noqa: ASYNC109 - the port's
         """Return when there is more, or after `timeout` seconds."""
         kept = self._kept(session_id)
-        if kept.next_seq > after + 1:
-            return
-        grown = kept.grown
-        with anyio.move_on_after(timeout):
-            await grown.wait()
+        waiting = (get_ident(), anyio.Event())
+        with self._lock:
+            kept.waiting.append(waiting)
+        try:
+            with anyio.move_on_after(timeout):
+                while kept.next_seq <= after + 1 and not waiting[1].is_set():
+                    with anyio.move_on_after(_POLL):
+                        await waiting[1].wait()
+        finally:
+            with self._lock:
+                kept.waiting.remove(waiting)
 
     async def post(self, session_id: str, command: Command) -> bool:
         """Queue a command; False when its id was posted before."""
         kept = self._kept(session_id)
-        if command.id in kept.posted:
-            return False
-        kept.posted.add(command.id)
-        kept.queue.append(Queued(next(self._storage.positions), command))
-        return True
+        with self._lock:
+            if command.id in kept.posted:
+                return False
+            kept.posted.add(command.id)
+            kept.queue.append(Queued(next(self._storage.positions), command))
+            return True
 
     async def inbox(self, session_id: str) -> list[Queued]:
         """The commands that wait."""
@@ -236,15 +265,17 @@ class MemoryStore:
         """Take commands out of the inbox."""
         kept = self._kept(claim.session_id)
         done = set(positions)
-        kept.queue = [queued for queued in kept.queue if queued.position not in done]
+        with self._lock:
+            kept.queue = [queued for queued in kept.queue if queued.position not in done]
 
     async def pending(self) -> list[str]:
         """Sessions whose inbox holds a prompt."""
         self._check_open()
         oldest: dict[str, int] = {}
-        for session_id, kept in self._storage.sessions.items():
-            for queued in kept.queue:
-                if type(queued.command) is Prompt:
-                    oldest[session_id] = queued.position
-                    break
+        with self._lock:
+            for session_id, kept in self._storage.sessions.items():
+                for queued in kept.queue:
+                    if type(queued.command) is Prompt:
+                        oldest[session_id] = queued.position
+                        break
         return sorted(oldest, key=oldest.__getitem__)
