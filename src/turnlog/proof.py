@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from turnlog.dialects import encoder as named
 from turnlog.errors import ConversionError, NoSuchEvent, UnknownEncoder
 from turnlog.invariants import Finding
+from turnlog.views.requests import shown
 
 if TYPE_CHECKING:
     from turnlog.events import AnyEvent
@@ -102,7 +103,7 @@ def _body(session: Session, request: Request, encoder: str | None = None) -> byt
     if request.header is None:
         msg = f"request {request.index}: no request/header was in force"
         raise ConversionError(msg)
-    messages = session.request_messages(at=request.at)
+    messages = shown(session, request.from_seq, request.through_seq, request.at)
     said = request.instruction
     body = encode(request.header, messages, instruction=said)
     if request.digest is not None and _digest(body) != request.digest:

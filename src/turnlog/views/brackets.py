@@ -70,7 +70,10 @@ class Brackets:
         """The bracket closes, with an error if nothing came of it."""
         node = self._node()
         if node is not None:
-            self._board.update(msgspec.structs.replace(node, last_seq=event.seq, error=data.error))
+            usage = node.usage if data.usage is None else data.usage
+            self._board.update(
+                msgspec.structs.replace(node, last_seq=event.seq, error=data.error, usage=usage)
+            )
             cut_off = data.error in ("interrupted", "forked")  # what repair writes
             failed: Status = "interrupted" if cut_off else "error"
             self._close("done" if data.error is None else failed)

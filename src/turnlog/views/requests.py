@@ -16,14 +16,37 @@ from turnlog import events as ev
 from turnlog.content import Usage
 from turnlog.events import Header
 from turnlog.records import Record
+from turnlog.views.request import SHIFT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from turnlog.events import AnyEvent
+    from turnlog.session import Session
+    from turnlog.views.sequence import MessageList
 
 STEP = "step"
 COMPACTION = "compaction"
+
+
+def shown(
+    session: Session, from_seq: int | None, through_seq: int | None, at: int | None = None
+) -> MessageList:
+    """The messages of a request that shows the surface nodes from one to another, inclusive.
+
+    Args:
+        session: whose surface it is.
+        from_seq: the first node; None: the surface's first.
+        through_seq: the last node; None: the surface's last.
+        at: as it was after this event.
+    """
+    messages = session.request_messages(at=at)
+    if from_seq is None and through_seq is None:
+        return messages
+    anchor = session.surface.anchor
+    low = 0 if from_seq is None else anchor(from_seq) << SHIFT
+    high = None if through_seq is None else (anchor(through_seq) + 1) << SHIFT
+    return messages.between(low, high)
 
 Outcome: TypeAlias = Literal[
     "open",  # nothing came of it yet
@@ -46,6 +69,7 @@ class Request(Record, frozen=True, kw_only=True):
         digest: "sha256:" and the hex digest of its body; None when it is inferred.
         encoder: "name@version" of what made the body; None when it is inferred.
         instruction: what an auxiliary request said after the messages.
+        from_seq, through_seq: the first and last surface node that it showed; None when all.
         outcome: see `Outcome`.
         outcome_seq: the event that says so.
         failure: why it failed: a `Failure`, or a compaction's error as it was logged.
@@ -65,6 +89,8 @@ class Request(Record, frozen=True, kw_only=True):
     step: int | None = None
     attempt: int = 1
     instruction: str | None = None
+    from_seq: int | None = None
+    through_seq: int | None = None
     outcome: Outcome = "open"
     outcome_seq: int | None = None
     failure: Any = None
@@ -136,6 +162,8 @@ class Requests:
             step=data.step,
             attempt=data.attempt,
             instruction=data.instruction,
+            from_seq=data.from_seq,
+            through_seq=data.through_seq,
         )
         self._add(request)
 
@@ -189,7 +217,8 @@ class Requests:
         self._settle(STEP, None, "unknown")
 
     def _summarised(self, event: AnyEvent, data: ev.CompactionSummary) -> None:
-        self._settle(COMPACTION, event.seq, "answered", usage=data.usage)
+        outcome: Outcome = "answered" if data.error is None else "failed"
+        self._settle(COMPACTION, event.seq, outcome, failure=data.error, usage=data.usage)
 
     def _compacted(self, event: AnyEvent, data: ev.CompactionEnd) -> None:
         outcome: Outcome = "unknown" if data.error is None else "failed"

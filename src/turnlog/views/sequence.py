@@ -78,6 +78,27 @@ class MessageList(Sequence[Message]):
         leaf = bisect_right(self._starts, at, 0, self._count) - 1
         return self._leaves[leaf].items[at - self._starts[leaf]]
 
+    def between(self, low: int, high: int | None) -> MessageList:
+        """Those whose keys are from `low` to below `high`; a beginning shares our leaves."""
+        first = self._place(low)
+        last = self._length if high is None else self._place(high)
+        if first >= last:
+            return MessageList([], [], 0, 0, 0)
+        if first == 0:
+            leaf = bisect_left(self._starts, last, 0, self._count) - 1
+            return MessageList(
+                self._leaves, self._starts, leaf + 1, last - self._starts[leaf], last
+            )
+        keys = [key for leaf, count in self.leaves() for key in islice(leaf.keys, count)]
+        return Builder.of(keys[first:last], list(self[first:last])).snapshot()
+
+    def _place(self, key: int) -> int:
+        """How many keys are below `key`."""
+        for number, (leaf, count) in enumerate(self.leaves()):
+            if leaf.keys[count - 1] >= key:
+                return self._starts[number] + bisect_left(leaf.keys, key, 0, count)
+        return self._length
+
     def _from(self, start: int) -> Iterator[Message]:
         if start >= self._length:
             return
