@@ -35,9 +35,7 @@ class Size(NamedTuple):
 
     def plus(self, other: Size) -> Size:
         """Both together."""
-        return Size(
-            self.tokens + other.tokens, self.bytes + other.bytes, self.media + other.media
-        )
+        return Size(self.tokens + other.tokens, self.bytes + other.bytes, self.media + other.media)
 
 
 class Estimator(Protocol):

@@ -1,8 +1,12 @@
 """How large the next request will be: what was last reported, and what changed since.
 
 A pure fold. Sizes are kept by node, so an event costs what it adds, and a replacement what it
-shadows. Which nodes a replacement shadows follows from the event alone: it cites them all, and of
-what it cites those between its ends by anchor (see `surface`) leave.
+cites. Which nodes that shadows follows from the event alone: it cites them all, and of what it
+cites those leave that lie between its ends by anchor (see `surface`).
+
+A report stands for the nodes that its request had. Of what has left the surface since, it loses its
+share; what has come since is added as estimated. So the gauge is right directly after a compaction,
+and an estimator that is wrong by the same factor everywhere is wrong about what is new alone.
 """
 
 from __future__ import annotations
@@ -13,10 +17,11 @@ from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from turnlog import events as ev
 from turnlog.compaction.estimate import DEFAULT, Estimator, Size, header_size, message_size
-from turnlog.content import Message, Reasoning, Usage, user_message
+from turnlog.content import Message, Reasoning, Text, Usage, user_message
 from turnlog.records import encode
 from turnlog.session import Session
 
@@ -27,15 +32,15 @@ PLAUSIBLE: Final = 3
 
 
 class Mark(msgspec.Struct):
-    """What a request covered: its header, and all nodes up to `seq` (and the node `answer`).
+    """What a request covered: its header, all nodes up to `seq`, and its `answer`.
 
     Attributes:
         header: the key of its header.
         fixed: estimated tokens of its header.
-        tokens: estimated tokens of the nodes it had.
+        tokens: estimated tokens of the nodes that it had, its answer among them.
         left: those of the nodes that are still on the surface.
-        reported: what the provider said it was, in tokens; 0 before it said anything.
-        at: the event that said so.
+        reported: what the provider says that they and the header are, in tokens.
+        at: the event that says so; -1 before there is one.
     """
 
     seq: int
@@ -47,28 +52,42 @@ class Mark(msgspec.Struct):
     reported: int = 0
     at: int = -1
 
+    def covers(self, seq: int) -> bool:
+        """Whether the node was in the request, or is its answer."""
+        return seq <= self.seq or seq == self.answer
+
+    def now(self) -> int:
+        """What the report still stands for: its share of what is left, in tokens."""
+        whole = self.fixed + self.tokens
+        if whole == 0:
+            return self.reported
+        return -(-self.reported * (self.fixed + self.left) // whole)
+
 
 class MeterState:
-    """What the meter knows.
+    """What the meter knows of a session.
 
     Attributes:
         nodes: the size of every node of the surface, by seq.
-        total: their sum.
-        standing: tokens of system text on the surface (imported logs keep it there).
-        results: characters of text of each tool result on the surface that is still as it was, in
-            order; a replaced one is not listed.
+        anchors: the anchor of each of them that replaced others.
+        total: the sum of all sizes.
+        system: the nodes with system text (imported logs keep it on the surface).
+        results: characters of text of each tool result on the surface that was never replaced, in
+            surface order.
         big: those with more than `BIG`.
-        header, fixed: the key and the size of the request header in force.
-        window: tokens of the window, as the last `request/context` of the model in force says.
-        open_step: the seq of the `step/start` whose step has not ended, or None.
+        header, fixed: key and size of the request header in force; the key is None without one.
+        model: provider and model of that header.
+        windows: tokens of each model's window, as the last `request/context` of it says.
+        asked: the request of the open step, until it is answered.
+        report: the last request of which the provider said how large it was.
+        open_step: the seq of the `step/start` whose step has not ended.
         seq: the last event that was seen; -1 before the first.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[int, Size] = {}
-        self.anchors: dict[int, int] = {}  # of replacement nodes only
+        self.anchors: dict[int, int] = {}
         self.total = Size()
-        self.standing = 0
         self.system: set[int] = set()
         self.results: dict[int, int] = {}
         self.big: dict[int, int] = {}
@@ -86,25 +105,64 @@ class MeterState:
         """Tokens of the window of the model in force, if the log says."""
         return None if self.model is None else self.windows.get(self.model)
 
+    def shadowed(self, event: ev.AnyEvent, op: ev.Replace) -> list[int]:
+        """The nodes that a replacement takes off the surface; costs what it cites.
 
-class Gauge(msgspec.Struct, frozen=True):
-    """How large the next request will be.
+        Where damage lost one of its ends, it takes all that it cites (semantics.md §6, Damage).
+        """
+        nodes, anchors = self.nodes, self.anchors
+        cited = event.source_event_seqs or ()
+        if isinstance(cited, range) and len(cited) > len(nodes):  # it may be far longer
+            here = [seq for seq in nodes if seq in cited]
+        else:
+            here = [seq for seq in cited if seq in nodes]
+        low, high = anchors.get(op.start, op.start), anchors.get(op.end, op.end)
+        if op.start not in nodes or op.end not in nodes or low > high:
+            return here
+        return [seq for seq in here if low <= anchors.get(seq, seq) <= high]
 
-    Attributes:
-        tokens: its tokens; bytes: its bytes on the wire, roughly; media: its images.
-        fixed: tokens of system text and tool schemas, which compaction cannot shrink.
-        reported: the provider's number that `tokens` builds on, or None when it is all estimated.
-        reported_at: the seq of the event that brought it.
-        seq: the last event that was counted: the gauge is valid for this seq.
-    """
+    def leave(self, seqs: Sequence[int]) -> None:
+        """Take nodes off the surface."""
+        tokens, size, media = self.total
+        for seq in seqs:
+            gone = self.nodes.pop(seq)
+            tokens, size, media = tokens - gone.tokens, size - gone.bytes, media - gone.media
+            for mark in (self.asked, self.report):
+                if mark is not None and mark.covers(seq):
+                    mark.left -= gone.tokens
+            self.anchors.pop(seq, None)
+            self.system.discard(seq)
+            self.results.pop(seq, None)
+            self.big.pop(seq, None)
+        self.total = Size(tokens, size, media)
 
-    tokens: int
-    bytes: int
-    media: int
-    fixed: int
-    reported: int | None
-    reported_at: int | None
+    def enter(self, seq: int, size: Size) -> None:
+        """Put a node on the surface."""
+        self.nodes[seq] = size
+        self.total = self.total.plus(size)
+
+    def mark(self, seq: int) -> Mark:
+        """The mark of a request made now, with all nodes up to `seq`."""
+        tokens = self.total.tokens
+        return Mark(seq, self.header, self.fixed.tokens, tokens, tokens)
+
+
+class Kept(msgspec.Struct, rename="camel"):
+    """A `MeterState` as it is kept."""
+
+    estimator: str
     seq: int
+    nodes: list[tuple[int, int, int, int]]
+    anchors: list[tuple[int, int]]
+    system: list[int]
+    results: list[tuple[int, int]]
+    header: str | None
+    fixed: tuple[int, int, int]
+    model: tuple[str, str] | None
+    windows: list[tuple[str, str, int]]
+    asked: Mark | None
+    report: Mark | None
+    open_step: int | None
 
 
 class MeterFold:
@@ -122,27 +180,174 @@ class MeterFold:
         state.seq = event.seq
         if event.surface_op is not None:
             self._node(state, event)
-        else:
+        elif event.type in _RECORDS:
             self._record(state, event)
         return state
 
     def _node(self, state: MeterState, event: ev.AnyEvent) -> None:
-        raise NotImplementedError
+        seq, op, data = event.seq, event.surface_op, event.data
+        message = event.message
+        size = Size() if message is None else message_size(message, self.estimator)
+        if isinstance(op, ev.Replace):
+            gone = state.shadowed(event, op)
+            if gone:
+                state.anchors[seq] = min(state.anchors.get(node, node) for node in gone)
+            state.leave(gone)
+        elif isinstance(data, ev.AssistantMessage):
+            mark = state.asked or state.mark(seq - 1)
+            mark.answer, mark.tokens = seq, mark.tokens + size.tokens
+            mark.left += size.tokens
+            state.asked = None
+            said = _kept_output(data)
+            _take(state, mark, data.usage, seq, size.tokens if said is None else said)
+        elif isinstance(data, ev.ToolResult):
+            characters = sum(len(b.text) for b in data.message.content if isinstance(b, Text))
+            state.results[seq] = characters
+            if characters > BIG:
+                state.big[seq] = characters
+        if isinstance(data, ev.SystemMessage):
+            state.system.add(seq)
+        state.enter(seq, size)
 
     def _record(self, state: MeterState, event: ev.AnyEvent) -> None:
-        raise NotImplementedError
+        match event.data:
+            case ev.StepStart():
+                state.open_step = event.seq
+            case ev.StepEnd() | ev.TurnEnd():
+                state.open_step = state.asked = None
+            case ev.RequestHeader(header):
+                state.header = prompt_key(header)
+                state.fixed = header_size(header, self.estimator)
+                state.model = header.config.provider, header.config.model
+            case ev.RequestContext(provider, model, tokens):
+                if tokens is not None and tokens > 0:
+                    state.windows[provider, model] = tokens
+            case ev.RequestSent("step"):
+                state.asked = state.mark(event.seq)
+            case ev.AssistantAttempt() as attempt:
+                mark, state.asked = state.asked or state.mark(event.seq), None
+                _take(state, mark, attempt.usage, event.seq, 0)
+            case _:
+                pass  # another request's, or a payload that has not its type's shape
 
     def dump(self, state: MeterState) -> dict[str, Any]:
         """The state as JSON, for `restore`; as long as the surface, whatever the log."""
-        raise NotImplementedError
+        kept = Kept(
+            self.estimator.name,
+            state.seq,
+            [(seq, s.tokens, s.bytes, s.media) for seq, s in state.nodes.items()],
+            list(state.anchors.items()),
+            sorted(state.system),
+            list(state.results.items()),
+            state.header,
+            state.fixed,
+            state.model,
+            [(*model, tokens) for model, tokens in state.windows.items()],
+            state.asked,
+            state.report,
+            state.open_step,
+        )
+        return msgspec.to_builtins(kept)
 
     def restore(self, value: Any) -> MeterState:
         """The state that `dump` made JSON of.
 
         Raises:
-            KeyError, TypeError, ValueError: it did not, or with another estimator.
+            ValueError: it did not, or with another estimator.
         """
-        raise NotImplementedError
+        try:
+            kept = msgspec.convert(value, Kept)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"expected the state of a meter: {error}") from None
+        if kept.estimator != self.estimator.name:
+            msg = f"expected sizes by {self.estimator.name!r}, got them by {kept.estimator!r}"
+            raise ValueError(msg)
+        state = MeterState()
+        state.seq = kept.seq
+        for seq, *size in kept.nodes:
+            state.enter(seq, Size(*size))
+        state.anchors = dict(kept.anchors)
+        state.system = set(kept.system)
+        state.results = dict(kept.results)
+        state.big = {seq: length for seq, length in kept.results if length > BIG}
+        state.header, state.fixed, state.model = kept.header, Size(*kept.fixed), kept.model
+        state.windows = {(provider, model): tokens for provider, model, tokens in kept.windows}
+        state.asked, state.report, state.open_step = kept.asked, kept.report, kept.open_step
+        return state
+
+
+_RECORDS: Final = frozenset(
+    {
+        "assistant/attempt",
+        "request/context",
+        "request/header",
+        "request/sent",
+        "step/end",
+        "step/start",
+        "turn/end",
+    }
+)
+
+
+class Gauge(msgspec.Struct, frozen=True):
+    """How large the next request will be.
+
+    Attributes:
+        tokens: its tokens.
+        bytes: its bytes on the wire, roughly.
+        media: its images.
+        fixed: tokens of system text and tool schemas, as estimated: what compaction cannot shrink.
+        reported: the provider's number that `tokens` builds on; None: it is all estimated.
+        reported_at: the seq of the event that brought it.
+        seq: the last event that was counted: the gauge is valid for this seq.
+    """
+
+    tokens: int
+    bytes: int
+    media: int
+    fixed: int
+    reported: int | None
+    reported_at: int | None
+    seq: int
+
+
+def _take(state: MeterState, mark: Mark, usage: Usage | None, seq: int, answer: int) -> None:
+    """Take a report, unless it says nothing: unknown is not zero, and no prompt is empty."""
+    if usage is None or usage.input_tokens is None:
+        return
+    cached = (usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)
+    prompt = usage.input_tokens + cached
+    if prompt > 0:
+        mark.reported, mark.at = prompt + answer, seq
+        state.report = mark
+
+
+def _kept_output(data: ev.AssistantMessage) -> int | None:
+    """The reported tokens of what the answer left on the surface; None when not known.
+
+    Reasoning that is not in the message does not come again. Of an interrupted answer the log has
+    not all that was made.
+    """
+    usage = data.usage
+    if usage is None or usage.output_tokens is None or data.interrupted:
+        return None
+    output = usage.output_tokens
+    if not any(isinstance(block, Reasoning) for block in data.message.content):
+        output -= usage.reasoning_tokens or 0
+    return output if output > 0 else None
+
+
+def prompt_key(header: ev.Header) -> str:
+    """By which it is known whether two headers give the same prompt: model, system text, tools."""
+    config = header.config
+    parts = [config.provider, config.model, header.system, header.tools]
+    return blake2b(encode(parts), digest_size=16).hexdigest()
+
+
+@lru_cache(maxsize=8)
+def meter_of(estimator: Estimator) -> MeterFold:
+    """The meter that uses this estimator: always the same one, so that its state is kept."""
+    return METER if estimator is DEFAULT else MeterFold(estimator)
 
 
 METER: Final = MeterFold()
@@ -165,4 +370,29 @@ def measure(
         instruction: a trailing instruction that the request will have.
         extra: messages that it will have and the surface does not.
     """
-    raise NotImplementedError
+    meter = meter_of(estimator)
+    state = session.fold(meter)
+    key, fixed = state.header, state.fixed
+    if header is not None:
+        if state.system:  # then system text lives there, and headers carry none
+            header = replace(header, system=None)
+        key = prompt_key(header)
+        if key != state.header:
+            fixed = header_size(header, estimator)
+    tokens, reported, at = fixed.tokens + state.total.tokens, None, None
+    report = state.report
+    if report is not None and report.header == key:
+        built = report.now() + state.total.tokens - report.left
+        if built * PLAUSIBLE >= tokens:
+            tokens, reported, at = built, report.reported, report.at
+        else:
+            tokens = -(-tokens // PLAUSIBLE)
+    size = Size(tokens, fixed.bytes + state.total.bytes, state.total.media)
+    coming = list(extra)
+    if instruction is not None:
+        coming.append(user_message(instruction))
+    for message in coming:
+        size = size.plus(message_size(message, estimator))
+    standing = sum(state.nodes[seq].tokens for seq in state.system)
+    unshrinkable = min(fixed.tokens + standing, size.tokens)
+    return Gauge(*size, unshrinkable, reported, at, state.seq)
