@@ -91,7 +91,7 @@ class LoopFold:
                     state.header, state.header_is_ours = data.header, True
             case "inbox/accepted":
                 self._accepted(state, event.data)
-            case "user/message":
+            case "user/message" if event.surface_op == "append":
                 state.unfinished = None
             case "tool/result" if event.surface_op == "append":
                 self._answered(state, event.data)
