@@ -34,6 +34,8 @@ TurnlogError
 ├── ReadOnly                      the session was opened for reading, or is damaged
 ├── NotLoaded                     an event that is not in memory
 ├── NoSuchEvent                   a seq outside the log
+├── NoMessage                     an event without the message that is asked for
+├── NoSuchPin                     an unknown pin id, or one that was taken off
 ├── ForkedProcess                 a session used after `fork()` of its process
 ├── InvalidHeader                 a header that does not say what the law asks for
 ├── UnsupportedVersion            a format or schema newer than this turnlog
@@ -307,6 +309,14 @@ class NotLoaded(TurnlogError):
 
 class NoSuchEvent(TurnlogError, IndexError):
     """A seq outside the log, or one that was lost to damage."""
+
+
+class NoMessage(TurnlogError):
+    """An event that holds no message, or none that says anything, where one is asked for."""
+
+
+class NoSuchPin(TurnlogError):
+    """A pin that was never there, was taken off, or came with an import and does not count."""
 
 
 class ForkedProcess(TurnlogError):

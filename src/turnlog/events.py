@@ -754,6 +754,8 @@ class SessionHeader(Record, frozen=True):
         seed_length: how many leading events were inherited (a fork) or imported.
         source_format: what the seed was imported from, e.g. "dsh/v4".
         source_length: how many leading events are the source's own (at most `seed_length`).
+        imported_length: how many leading events came with an import, in a fork of one; an import
+            itself has its `seed_length`.
         source: a foreign header, verbatim.
         source_damage: what could not be read of the source: {reason, firstSeq?, lastSeq?, offset?,
             length?, place?, bytes?} each, `bytes` in base64 and perhaps cut off.
@@ -769,6 +771,7 @@ class SessionHeader(Record, frozen=True):
     seed_length: Int | None = None
     source_format: str | None = None
     source_length: Int | None = None
+    imported_length: Int | None = None
     source: dict[str, Any] | None = None
     source_damage: tuple[dict[str, Any], ...] | None = None
     extra: Extra = extra_field()

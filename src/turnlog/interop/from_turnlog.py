@@ -77,6 +77,7 @@ class FromTurnlog:
             msgspec.structs.replace(
                 header,
                 seed_length=length,
+                imported_length=None,
                 source_damage=stretches or None,
                 **known,
             ),
