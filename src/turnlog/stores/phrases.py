@@ -1,16 +1,12 @@
-"""Search text: what of a text is indexed, what a query asks for, and what of a hit is shown.
+"""What a search asks for, whether a text holds it, and what of the text is shown.
 
-All stores share this, so that each finds the same. Pure functions.
-
-A *term* is a word in lower case, compatibility forms (NFKC) and diacritics folded. What writing
-does not separate by blanks (Han, Kana, Hangul, Thai and its neighbours) is cut into overlapping
-pairs of characters, and the last character of such a run is a term of its own: so every character
-begins exactly one term, and a query of one character asks for the terms that begin with it. A word
-of more than 64 characters becomes several terms. Terms hold word characters only, whatever the text
-held: no quote, no operator, no NUL and no lone surrogate reaches an index.
+All stores share this, so that each finds the same. Terms are those of `turnlog.words`; they hold
+letters, digits and marks only, whatever a query held: no quote, no operator, no NUL and no lone
+surrogate reaches an index.
 
 In a query each word must occur; `"…"` is a phrase, whose terms follow on each other; `word*` is the
-beginning of a word. A word of several terms, `read_file` or three Han characters, is a phrase too.
+beginning of a word. A word of several terms, `read_file` or three Han characters, is a phrase too;
+a lone character of a script without spaces asks for the terms that begin with it.
 """
 
 from __future__ import annotations
@@ -19,12 +15,11 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
-from unicodedata import combining, normalize
+from unicodedata import combining
 
 from turnlog.errors import InvalidSearch
+from turnlog.words import Place, fold, is_unspaced, places, terms
 
-LONGEST = 64
-"""Characters of the longest term."""
 MANY = 256
 """How many terms a query may have."""
 SHOWN = 160
@@ -32,27 +27,6 @@ SHOWN = 160
 _LOOKED_AT = 100  # matches among which the best place for a snippet is sought
 _WINDOW = 1 << 15  # characters of a long text that are looked at together for one
 
-# Marks that are folded away; soft hyphens and joiners with them. They do not end a word.
-_DROPPED = (
-    "\u00ad\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
-    "\u0610-\u061a\u064b-\u065f\u0670\u200c\u200d"
-)
-# Marks without which the word is another one: vowels of Indic scripts, voiced Kana.
-_KEPT = (
-    "\u0900-\u0963\u0966-\u0dff\u0e01-\u0e4e\u0e81-\u0ece\u0f18-\u0fbc\u1000-\u1049\u1050-\u109d"
-    "\u1780-\u17d3\u3099\u309a"
-)
-_UNSPACED = (
-    "\u0e01-\u0e4e\u0e81-\u0ece\u1000-\u1049\u1050-\u109d\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
-    "\u3005-\u3007\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
-    "\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7fb"
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-)
-_word = re.compile(rf"[^\W_]+(?:[{_DROPPED}{_KEPT}]+[^\W_]*)*")
-_plain_word = re.compile(rf"[0-9a-z]{{1,{LONGEST}}}")
-_dropped = re.compile(f"[{_DROPPED}]")
-_stretch = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
-_unspaced = re.compile(f"[{_UNSPACED}]")
 _blanks = re.compile(r"\s+")
 _part = re.compile(r'(?<!\S)"([^"]*)"?|(\S+)')
 
@@ -69,71 +43,6 @@ class Snippet(NamedTuple):
 
     text: str
     matches: tuple[tuple[int, int], ...]
-
-
-# -- terms -------------------------------------------------------------------------------------
-
-
-def terms(text: str) -> list[str]:
-    """The terms of a text, in order."""
-    if text.isascii():
-        return _plain_word.findall(text.lower())
-    found: list[str] = []
-    for word in _word.findall(text):
-        if word.isascii() and len(word) <= LONGEST:
-            found.append(word.lower())
-        else:
-            for piece in _pieces(word):
-                found.extend(_cut(piece))
-    return found
-
-
-def fold(text: str) -> str:
-    """The text as terms have it: lower case, NFKC, without diacritics."""
-    if text.isascii():
-        return text.lower()
-    return normalize("NFC", _dropped.sub("", normalize("NFKD", text).casefold()))
-
-
-def _pieces(word: str) -> list[str]:
-    """A word folded, and cut where its writing changes between spaced and unspaced."""
-    folded = fold(word)
-    if folded.isascii() and folded.isalnum():
-        return [folded]
-    return [piece for part in _word.findall(folded) for piece in _stretch.findall(part)]
-
-
-def _cut(piece: str) -> list[str]:
-    if _unspaced.match(piece):
-        return [piece[i : i + 2] for i in range(len(piece))]
-    if len(piece) <= LONGEST:
-        return [piece]
-    return [piece[i : i + LONGEST] for i in range(0, len(piece), LONGEST)]
-
-
-class _Place(NamedTuple):
-    """A term, and where in the text it comes from."""
-
-    term: str
-    start: int
-    end: int
-
-
-def _places(text: str) -> Iterator[_Place]:
-    """The terms of a text with their places; what folding made longer or shorter is one place."""
-    for match in _word.finditer(text):
-        start, end = match.span()
-        pieces = _pieces(match[0])
-        exact = sum(map(len, pieces)) == end - start
-        for piece in pieces:
-            step = 1 if _unspaced.match(piece) else LONGEST
-            for i, term in enumerate(_cut(piece)):
-                if exact:
-                    yield _Place(term, start + i * step, start + i * step + len(term))
-                else:
-                    yield _Place(term, start, end)
-            if exact:
-                start += len(piece)
 
 
 # -- queries -----------------------------------------------------------------------------------
@@ -165,9 +74,9 @@ def _phrase(part: str, *, prefix: bool) -> Phrase | None:
     if not found:
         return None
     last = found[-1]
-    if len(last) == 1 and _unspaced.match(last):  # the end of a run: it begins a term in the text
+    if len(last) == 1 and is_unspaced(last):  # the end of a run: it begins a term in the text
         before = found[-2] if len(found) > 1 else ""
-        if len(before) == 2 and before[1] == last and _unspaced.match(before):
+        if len(before) == 2 and before[1] == last and is_unspaced(before):
             return Phrase(tuple(found[:-1]), prefix=False)
         return Phrase(tuple(found), prefix=True)
     return Phrase(tuple(found), prefix)
@@ -223,8 +132,8 @@ class Matcher:
                     yield first + start, first + end, which
 
     def _found_in(self, text: str) -> Iterator[tuple[int, int, int]]:
-        last: list[_Place] = []
-        for place in _places(text):
+        last: list[Place] = []
+        for place in places(text):
             last.append(place)
             if len(last) > self._longest:
                 del last[0]
@@ -259,7 +168,7 @@ def _count(phrase: Phrase, found: list[str]) -> int:
 
 
 def _excerpt(text: str, at: int, spans: list[tuple[int, int]], width: int) -> Snippet:
-    """About `width` characters around `at`, white space made single blanks, with the spans in it."""
+    """About `width` characters around `at`, each white space one blank, with the spans in it."""
     first = _start(text, max(at - width // 4, 0), at)
     last = _end(text, min(first + width, len(text)))
     said = "…" if first else ""
