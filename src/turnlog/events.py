@@ -754,8 +754,7 @@ class SessionHeader(Record, frozen=True):
         seed_length: how many leading events were inherited (a fork) or imported.
         source_format: what the seed was imported from, e.g. "dsh/v4".
         source_length: how many leading events are the source's own (at most `seed_length`).
-        imported_length: how many leading events came with an import, in a fork of one; an import
-            itself has its `seed_length`.
+        imported_length: of a fork of an import, how many leading events came with the import.
         source: a foreign header, verbatim.
         source_damage: what could not be read of the source: {reason, firstSeq?, lastSeq?, offset?,
             length?, place?, bytes?} each, `bytes` in base64 and perhaps cut off.
@@ -775,6 +774,14 @@ class SessionHeader(Record, frozen=True):
     source: dict[str, Any] | None = None
     source_damage: tuple[dict[str, Any], ...] | None = None
     extra: Extra = extra_field()
+
+    @property
+    def imported(self) -> int:
+        """How many leading events came with an import, here or in a session it was forked from."""
+        if self.source_format is None:
+            return 0
+        known = self.imported_length
+        return (self.seed_length or 0) if known is None else known
 
     def to_dict(self) -> dict[str, Any]:
         """The wire form, `format` and `version` always written."""

@@ -8,15 +8,15 @@ surface, also in a session that has little else in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from turnlog.content import Block, Image, Int, Message, Text, ToolCall, is_blank
-from turnlog.errors import NoMessage, NoSuchEvent, NotLoaded
-from turnlog.events import ContextPin, ContextUnpin, SessionErased, SessionHeader
-from turnlog.records import Codec, Record, flatten, freeze
+from turnlog.content import Block, Image, Int, Message, Source, Text, ToolCall, is_blank
+from turnlog.errors import InvalidContent, NoMessage, NoSuchEvent, NoSuchPin, NotLoaded, brief
+from turnlog.events import ContextPin, ContextUnpin, SessionErased
+from turnlog.records import Codec, Opaque, Record, flatten, freeze
 
 if TYPE_CHECKING:
     from turnlog.events import AnyEvent
@@ -132,14 +132,6 @@ class PinFold:
 PINS: Final = PinFold()
 
 
-def imported(header: SessionHeader) -> int:
-    """How many leading events came with an import: pins among them wait to be pinned again."""
-    if header.source_format is None:
-        return 0
-    known = header.imported_length
-    return (header.seed_length or 0) if known is None else known
-
-
 def pinned(session: Session) -> tuple[Pinned, ...]:
     """What is pinned now, each event once, in the order of pinning.
 
@@ -148,7 +140,7 @@ def pinned(session: Session) -> tuple[Pinned, ...]:
     Raises:
         NotLoaded: of a pinned event, nothing is in memory; our own compactions leave none such.
     """
-    state, native = session.fold(PINS), imported(session.header)
+    state, native = session.fold(PINS), session.header.imported
     found: dict[int, Pinned] = {}
     for pin in list(state.pins.values()):
         if pin.at < native or pin.seq in found:
@@ -168,14 +160,7 @@ def carried(session: Session, leaving: Iterable[int] = ()) -> tuple[Block, ...]:
         session: the session, as it is before the replacement.
         leaving: the nodes that it will shadow. What stays visible without them needs no copy.
     """
-    gone, surface = set(leaving), session.surface
-    pins = pinned(session)
-    carriers = session.fold(PINS).carriers.items()
-    seen = {seq for at, held in carriers if at not in gone and at in surface for seq in held}
-    missing = [
-        pin for pin in pins if pin.seq not in seen and (pin.seq in gone or pin.seq not in surface)
-    ]
-    return tuple(block for pin in missing for block in _marked(pin))
+    return tuple(block for pin in _missing(session, leaving) for block in _marked(pin))
 
 
 def is_carried(block: Block) -> bool:
@@ -204,7 +189,44 @@ def content_of(event: AnyEvent) -> tuple[Block, ...]:
     return tuple(found)
 
 
-def pinnable(session: Session, seq: int) -> AnyEvent:
+def pin(session: Session, seq_or_text: int | str, new_id: Callable[[], str]) -> str:
+    """What `Session.pin` does."""
+    if isinstance(seq_or_text, str) and seq_or_text.strip():
+        seq = session.add_context(seq_or_text, source=SOURCE).seq
+    elif type(seq_or_text) is int:
+        seq = _pinnable(session, seq_or_text).seq
+    else:
+        msg = f"expected a seq, or a text that says something, got {brief(seq_or_text)}"
+        raise InvalidContent(msg)
+    for known in pinned(session):
+        if known.seq == seq:
+            return known.pin_id
+    pin_id = new_id()
+    session.append("context/pin", ContextPin(pin_id, seq))
+    missing = _missing(session, ())
+    if missing:
+        content = tuple(block for each in missing for block in _marked(each))
+        session.append(
+            "context/message",
+            Message(new_id(), "user", content, Source(SOURCE)),
+            surface_op="append",
+            source_event_seqs=[each.seq for each in missing],
+        )
+    return pin_id
+
+
+def unpin(session: Session, pin_id: str) -> None:
+    """What `Session.unpin` does."""
+    found = session.fold(PINS).pins.get(pin_id)
+    if found is None or found.at < session.header.imported:
+        counting = ", ".join(repr(pin.pin_id) for pin in pinned(session))
+        why = "there is no such pin" if found is None else "it came with an import and counts not"
+        msg = f"session {session.id!r}: pin {pin_id!r}: {why}; there is {counting or 'none'}"
+        raise NoSuchPin(msg)
+    session.append("context/unpin", ContextUnpin(pin_id))
+
+
+def _pinnable(session: Session, seq: int) -> AnyEvent:
     """The event, if it can be pinned.
 
     Raises:
@@ -223,6 +245,16 @@ def pinnable(session: Session, seq: int) -> AnyEvent:
         why = "holds neither text nor images"
     msg = f"session {session.id!r}: event {seq} ({event.type}) {why}, so it cannot be pinned"
     raise NoMessage(msg)
+
+
+def _missing(session: Session, leaving: Iterable[int]) -> list[Pinned]:
+    """What is pinned, and not to be seen on the surface without the nodes that leave."""
+    gone, surface, pins = set(leaving), session.surface, pinned(session)
+    carriers = session.fold(PINS).carriers.items()
+    seen = {seq for at, held in carriers if at not in gone and at in surface for seq in held}
+    return [
+        pin for pin in pins if pin.seq not in seen and (pin.seq in gone or pin.seq not in surface)
+    ]
 
 
 def _content(session: Session, pin: Pin) -> tuple[Block, ...]:
@@ -260,7 +292,7 @@ def _seq_of(block: Block) -> int | None:
 
 
 def _mark(block: Block) -> Mapping[str, Any]:
-    mark = (getattr(block, "extra", None) or {}).get(MARK)
+    mark = None if isinstance(block, Opaque) else (block.extra or {}).get(MARK)
     return cast("Mapping[str, Any]", mark) if isinstance(mark, Mapping) else {}
 
 
