@@ -317,6 +317,7 @@ class Session:
                 seed_length=at + 1,
                 source_format=log.header.source_format,
                 source_length=min(log.header.source_length or 0, at + 1) or None,
+                imported_length=min(log.header.imported, at + 1) if log.header.source_format else None,
                 source=log.header.source,
             )
             header.check()
@@ -586,6 +587,37 @@ class Session:
                 surface_op=Replace(start, end),
                 source_event_seqs=self._log.surface.between(start, end),
             )
+
+    def pin(self, seq_or_text: int | str) -> str:
+        """Pin the content of an event, or a text: every compaction carries it on verbatim.
+
+        A text enters as a `context/message`. So does the content of an event that the model no
+        longer sees: what is pinned is always on the surface.
+
+        Returns:
+            The pin's id, for `unpin`; of an event that is pinned already, the one it has.
+
+        Raises:
+            NoSuchEvent: there is no event with that seq, or it was lost to damage.
+            NotLoaded: it is in the store, but not in memory.
+            NoMessage: it holds no text or image, or is system text, which stays anyhow.
+            InvalidContent: neither a seq nor a text that says something.
+        """
+        from turnlog.compaction import pins  # noqa: PLC0415 - few sessions have pins
+
+        with self._lock:
+            return pins.pin(self, seq_or_text, self._new_id)
+
+    def unpin(self, pin_id: str) -> None:
+        """Take a pin off: what it names is compacted like anything else.
+
+        Raises:
+            NoSuchPin: there is none, or it came with an import and does not count.
+        """
+        from turnlog.compaction import pins  # noqa: PLC0415 - few sessions have pins
+
+        with self._lock:
+            pins.unpin(self, pin_id)
 
     def _content(self, content: Content) -> Content:
         found = blocks(content)
