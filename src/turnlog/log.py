@@ -8,7 +8,7 @@ they change anything, and both use the same rules for surface and provenance.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol, cast, overload
 
@@ -25,6 +25,7 @@ from turnlog.errors import (
     InvalidSurfaceOp,
     MissingSurfaceOp,
     NoSuchEvent,
+    NotLoaded,
     ProvenanceNotEarlier,
     ResultChangesMore,
     ResultReplacesOther,
@@ -83,29 +84,91 @@ class Damage(msgspec.Struct, frozen=True):
     place: str | None = None
 
 
+class Base(msgspec.Struct, frozen=True):
+    """What a log knows of events that it does not hold: all those before `next_seq`.
+
+    Attributes:
+        next_seq: the first seq that it holds.
+        count: how many events there are before it.
+        nodes: the events of the surface as it was then, in surface order.
+        anchors: of those nodes that are replacements.
+        generation: how many replacements there had been.
+        calls: open call id -> [seqs of its tool/call and tool/settled], for each call of that id.
+        unknown: see `SessionLog.unknown`.
+        flagged: see `SessionLog.flagged`.
+        damage: see `SessionLog.damage`; all of it was acknowledged.
+        asked: provider and model of the last request header.
+    """
+
+    next_seq: int
+    count: int
+    nodes: Sequence[AnyEvent]
+    anchors: Mapping[int, int] = {}
+    generation: int = 0
+    calls: Mapping[str, Sequence[Sequence[int]]] = {}
+    unknown: Mapping[str, int] = {}
+    flagged: Sequence[int] = ()
+    damage: Sequence[Damage] = ()
+    asked: tuple[str, str] | None = None
+
+
 class Events(Sequence[AnyEvent]):
-    """A read-only, live view of a log's events, in order."""
+    """A read-only, live view of a log's events, in order.
 
-    __slots__ = ("_events",)
+    Of a log that was opened from a record the first ones are counted, but not held: reading them
+    raises `NotLoaded`.
+    """
 
-    def __init__(self, events: list[AnyEvent]) -> None:
+    __slots__ = ("_before", "_events")
+
+    def __init__(self, events: list[AnyEvent], before: int = 0) -> None:
         self._events = events
+        self._before = before
 
     def __len__(self) -> int:
-        return len(self._events)
+        return self._before + len(self._events)
 
     @overload
     def __getitem__(self, index: int) -> AnyEvent: ...
     @overload
     def __getitem__(self, index: slice) -> list[AnyEvent]: ...
     def __getitem__(self, index: int | slice) -> AnyEvent | list[AnyEvent]:
-        return self._events[index]
+        return self._events[self._held(index) if self._before else index]
+
+    def _held(self, index: int | slice) -> int | slice:
+        """The place among those that are held."""
+        before = self._before
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step < 0:
+                raise not_loaded(before)
+            if start < min(stop, before):
+                raise not_loaded(before)
+            return slice(max(start - before, 0), max(stop - before, 0), step)
+        if index >= 0:
+            if index < before:
+                raise not_loaded(before)
+            return index - before
+        if -len(self) <= index < -len(self._events):
+            raise not_loaded(before)
+        return index
 
     def __iter__(self) -> Iterator[AnyEvent]:
+        if self._before:
+            raise not_loaded(self._before)
         return iter(self._events)
 
     def __repr__(self) -> str:
-        return f"<{len(self._events)} events>"
+        return f"<{len(self)} events>"
+
+
+def not_loaded(before: int) -> NotLoaded:
+    """The error for what is in the store but not in memory."""
+    msg = (
+        f"the first {before} events are not in memory: use the async reads (read_events, view, "
+        'transcript), or open the session with load="all"'
+    )
+    return NotLoaded(msg)
 
 
 class SessionLog:
@@ -114,7 +177,10 @@ class SessionLog:
     __slots__ = (
         "_calls",
         "_events",
+        "_gaps",
         "_lost",
+        "_nodes",
+        "base",
         "damage",
         "events",
         "flagged",
@@ -125,11 +191,14 @@ class SessionLog:
         "unknown",
     )
 
-    def __init__(self, header: SessionHeader) -> None:
+    def __init__(self, header: SessionHeader, base: Base | None = None) -> None:
+        """An empty log, or one that goes on from what is known of its beginning."""
         self.header = header
+        #: What is known of the events that are not held.
+        self.base = base
         self._events: list[AnyEvent] = []
-        self.events = Events(self._events)
-        #: The message events (those on or once on the surface), in log order.
+        self.events = Events(self._events, 0 if base is None else base.count)
+        #: The message events that are held (those on or once on the surface), in log order.
         self.messages: list[AnyEvent] = []
         self.surface = Surface()
         self.next_seq = 0
@@ -139,17 +208,87 @@ class SessionLog:
         #: Types that no one here knows and their writer did not mark as ignorable, with a count.
         self.unknown: dict[str, int] = {}
         self._lost: list[tuple[int, int]] = []
+        self._gaps = base is not None  # whether an event's place is not its seq
         # Open call id -> [seqs of its tool/call and tool/settled], for each call of that id.
         self._calls: dict[str, list[list[int]]] = {}
+        self._nodes: dict[int, AnyEvent] = {}  # of the base
+        if base is not None:
+            self._resume(base)
+
+    def _resume(self, base: Base) -> None:
+        self._nodes = {event.seq: event for event in base.nodes}
+        self.surface.resume([event.seq for event in base.nodes], base.anchors, base.generation)
+        self.next_seq = base.next_seq
+        self.damage += base.damage
+        self.flagged += base.flagged
+        self.unknown.update(base.unknown)
+        self._calls = {call: [list(seqs) for seqs in each] for call, each in base.calls.items()}
+        self._lost = [
+            (lost.first_seq, lost.last_seq)
+            for lost in base.damage
+            if lost.first_seq is not None and lost.last_seq is not None
+        ]
 
     def __len__(self) -> int:
-        return len(self._events)
+        return len(self.events)
 
     # -- reading -------------------------------------------------------------------------------
 
+    @property
+    def held(self) -> Sequence[AnyEvent]:
+        """The events in memory, from `first_held` on. Do not change."""
+        return self._events
+
+    @property
+    def first_held(self) -> int:
+        """The first seq from which every event is in memory."""
+        return 0 if self.base is None else self.base.next_seq
+
+    @property
+    def open_calls(self) -> Mapping[str, Sequence[Sequence[int]]]:
+        """Open call id -> [seqs of its tool/call and tool/settled], for each call of that id."""
+        return self._calls
+
+    def rebase(self) -> Base:
+        """What a log that goes on from here has to know of all events so far."""
+        surface = self.surface
+        asked = None if self.base is None else self.base.asked
+        return Base(
+            self.next_seq,
+            len(self.events),
+            [self.event_at(seq) for seq in surface.seqs],
+            {seq: surface.anchors[seq] for seq in surface.seqs if seq in surface.anchors},
+            surface.replace_generation,
+            self._calls,
+            self.unknown,
+            self.flagged,
+            self.damage,
+            asked,
+        )
+
+    def check_whole(self) -> None:
+        """Nothing.
+
+        Raises:
+            NotLoaded: the first events are not in memory.
+        """
+        if self.base is not None:
+            raise not_loaded(self.base.count)
+
     def index(self, seq: int) -> int:
-        """How many events come before `seq`: its place in `events`, if it is there."""
-        if not self._lost:
+        """How many events come before `seq`: its place in `events`, if it is there.
+
+        Raises:
+            NotLoaded: it is before what is in memory.
+        """
+        base = self.base
+        if base is not None:
+            if seq < base.next_seq:
+                if seq <= 0:
+                    return 0
+                raise not_loaded(base.count)
+            return base.count + bisect_left(self._events, seq, key=_seq_of)
+        if not self._gaps:
             return min(max(seq, 0), len(self._events))
         return bisect_left(self._events, seq, key=_seq_of)
 
@@ -158,18 +297,24 @@ class SessionLog:
 
         Raises:
             NoSuchEvent: outside the log, or lost to damage.
+            NotLoaded: in the store, but not in memory.
         """
         events = self._events
-        if not self._lost:
+        if not self._gaps:
             if 0 <= seq < len(events):
                 return events[seq]
         else:
-            at = self.index(seq)
+            at = bisect_left(events, seq, key=_seq_of)
             if at < len(events) and events[at].seq == seq:
                 return events[at]
             if self.is_lost(seq):
                 msg = f"session {self.header.id!r}: event {seq} was lost to damage"
                 raise NoSuchEvent(msg)
+            if self.base is not None and 0 <= seq < self.base.next_seq:
+                node = self._nodes.get(seq)
+                if node is None:
+                    raise not_loaded(self.base.count)
+                return node
         msg = f"session {self.header.id!r}: expected a seq from 0 to {self.next_seq - 1}, got {seq}"
         raise NoSuchEvent(msg)
 
@@ -178,8 +323,11 @@ class SessionLog:
 
         Raises:
             NoSuchEvent: it is not.
+            NotLoaded: it is, but what came before it is not in memory.
         """
         if type(at) is int and -1 <= at < self.next_seq:
+            if self.base is not None and at < self.base.next_seq - 1:
+                raise not_loaded(self.base.count)
             return at
         name = self.header.id
         msg = f"session {name!r}: expected a seq from 0 to {self.next_seq - 1}, got {at!r}"
@@ -188,13 +336,6 @@ class SessionLog:
     def is_lost(self, seq: int) -> bool:
         """Whether the event was lost to damage."""
         return any(first <= seq <= last for first, last in self._lost)
-
-    def has(self, seq: int) -> bool:
-        """Whether the event is there."""
-        if not self._lost:
-            return 0 <= seq < len(self._events)
-        at = self.index(seq)
-        return at < len(self._events) and self._events[at].seq == seq
 
     def call_seqs(self, call_id: str) -> list[int] | None:
         """What the result of an open call has to cite: its tool/call and tool/settled."""
@@ -314,8 +455,18 @@ class SessionLog:
                 msg = f"expected damage from seq {self.next_seq}, got {damage.first_seq}"
                 raise SeqOutOfOrder(msg, seq=damage.first_seq, value=damage.last_seq)
             self._lost.append((damage.first_seq, damage.last_seq))
+            self._gaps = True
             self.next_seq = damage.last_seq + 1
         self.damage.append(damage)
+
+    def skip(self, upto: int) -> None:
+        """Leave out the events before `upto`, which no message view needs (chunks).
+
+        For a log that is read only for its surface and messages: `events` does not have them.
+        """
+        if upto > self.next_seq:
+            self.next_seq = upto
+            self._gaps = True
 
     def _check(
         self, event: AnyEvent, kind: EventType | None, *, tolerant: bool
@@ -467,11 +618,13 @@ class _Damaged(Protocol):
 
 def unacknowledged(log: _Damaged) -> list[Damage]:
     """The damage that no `session/damage-acknowledged` covers."""
-    if not log.damage:
+    base = log.base if isinstance(log, SessionLog) else None
+    all_damage = log.damage if base is None else log.damage[len(base.damage) :]
+    if not all_damage:
         return []
     seqs: list[tuple[int, int]] = []
     places: list[tuple[object, object]] = []
-    for event in log.events:
+    for event in log.events if base is None else log.events[base.count :]:
         if event.type == "session/damage-acknowledged" and type(event.data) is DamageAcknowledged:
             for lost in event.data.ranges:
                 match lost:
@@ -485,7 +638,7 @@ def unacknowledged(log: _Damaged) -> list[Damage]:
             stretches[-1] = (stretches[-1][0], max(last, stretches[-1][1]))
         else:
             stretches.append((first, last))
-    return [d for d in log.damage if not _accepted(d, stretches, places)]
+    return [d for d in all_damage if not _accepted(d, stretches, places)]
 
 
 def _accepted(

@@ -8,6 +8,7 @@ appended (all, or as many as a second crash let through) it yields what is still
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -199,6 +200,14 @@ def is_suspended(header: SessionHeader, events: Sequence[AnyEvent]) -> bool:
     return _Tail(header, events).suspended()
 
 
+def at_rest(header: SessionHeader, events: Sequence[AnyEvent]) -> bool:
+    """Whether what follows can be closed without these events: nothing of them is still open."""
+    tail = _Tail(header, events)
+    parts = (tail.turn, tail.step, tail.bracket, tail.unanswered)
+    kept = (tail.attempt, tail.calls, tail.asked, tail.decided, tail.sent)
+    return all(part is None for part in parts) and not any(kept)
+
+
 def closers(
     header: SessionHeader,
     events: Sequence[AnyEvent],
@@ -207,17 +216,19 @@ def closers(
     on_surface: Callable[[int], bool] = lambda _: True,
     reason: str = "interrupted",
     end: EndReason | None = None,
+    asked: tuple[str, str] | None = None,
 ) -> list[Closer]:
     """The events that repair appends, in order; empty on a healthy log.
 
     Args:
         header: the session's.
-        events: the log, in order (only what follows the last turn boundary is read, but for the
-            last request header).
+        events: the log, in order, from a place on where it was `at_rest` (only what follows the
+            last turn boundary is read, but for the last request header).
         next_seq: the seq of the first closer.
         on_surface: whether a node is still on the surface; calls of shadowed messages need nothing.
         reason: what cut it off, one word: "interrupted" (a crash), "forked", "cancelled", "failed".
         end: what `turn/end` says, by default that reason; given, a suspended turn is closed too.
+        asked: provider and model of the last request header before these events.
     """
     if not events:
         return []
@@ -229,8 +240,9 @@ def closers(
         tail.unanswered = None  # the request is the parent's, and so is what came of it
     end = end or EndReason(reason)
     time = events[-1].time
+    model = partial(_model, events, asked)
     found: list[Closer] = []
-    for type_name, data, cited in _missing(header, events, tail, next_seq, reason, end):
+    for type_name, data, cited in _missing(header, model, tail, next_seq, reason, end):
         op = "append" if type_name in ("assistant/message", "tool/result") else None
         found.append(Closer(type_name, next_seq + len(found), data, time, op, cited))
     return found
@@ -238,7 +250,7 @@ def closers(
 
 def _missing(
     header: SessionHeader,
-    events: Sequence[AnyEvent],
+    model: Callable[[], Source],
     tail: _Tail,
     next_seq: int,
     reason: str,
@@ -250,7 +262,7 @@ def _missing(
         yield "compaction/end", CompactionEnd(bracket.compaction_id, bracket.turn, reason), None
         seq += 1
     if tail.attempt:
-        yield _settle(header, events, tail.attempt, seq, reason)
+        yield _settle(header, model, tail.attempt, seq, reason)
         seq += 1
     elif tail.unanswered and tail.turn is not None and tail.step is not None:
         sent = _nothing_came(tail.unanswered, tail.turn, tail.step, reason)
@@ -267,7 +279,7 @@ def _missing(
 
 def _settle(
     header: SessionHeader,
-    events: Sequence[AnyEvent],
+    model: Callable[[], Source],
     chunks: list[AnyEvent],
     seq: int,
     reason: str,
@@ -287,7 +299,7 @@ def _settle(
             built.usage,
         )
         return "assistant/attempt", attempt, None
-    message = Message(repair_id(header, seq), "assistant", visible, _model(events))
+    message = Message(repair_id(header, seq), "assistant", visible, model())
     data = AssistantMessage(message, first.turn, first.step, built.usage, interrupted=True)
     return "assistant/message", data, [event.seq for event in chunks]
 
@@ -336,9 +348,15 @@ def repair_id(header: SessionHeader, seq: int) -> str:
     return f"repair-{header.id}-{seq}"
 
 
-def _model(events: Sequence[AnyEvent]) -> Source:
+def _model(events: Sequence[AnyEvent], asked: tuple[str, str] | None) -> Source:
+    provider, model = last_asked(events) or asked or (None, None)
+    return Source("model", provider, model)
+
+
+def last_asked(events: Sequence[AnyEvent]) -> tuple[str, str] | None:
+    """Provider and model of the last request header."""
     for event in reversed(events):
         if event.type == "request/header" and isinstance(event.data, RequestHeader):
             config = event.data.header.config
-            return Source("model", config.provider, config.model)
-    return Source("model")
+            return config.provider, config.model
+    return None

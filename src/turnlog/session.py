@@ -18,7 +18,7 @@ from turnlog.codec import decode_line, encode_lines, event_from_dict
 from turnlog.content import Content, Message, assistant_message, blocks, tool_message, user_message
 from turnlog.errors import InvalidEnvelope, InvalidPayload, ReentrantAppend, UnknownEventType
 from turnlog.events import AnyEvent, Event, Replace, SessionHeader, event_type
-from turnlog.log import Damage, Events, SessionLog
+from turnlog.log import Damage, Events, SessionLog, not_loaded
 from turnlog.repair import closers
 from turnlog.surface import Replacement, Seqs, Surface
 from turnlog.views.derive import DerivedMessages
@@ -77,7 +77,12 @@ class SurfaceFace:
 
     @property
     def replacements(self) -> tuple[Replacement, ...]:
-        """All replacements, oldest first."""
+        """All replacements, oldest first.
+
+        Raises:
+            NotLoaded: the first events are not in memory.
+        """
+        self._log.check_whole()
         return tuple(self._surface.replacements)
 
     def at(self, seq: int) -> tuple[int, ...]:
@@ -85,14 +90,22 @@ class SurfaceFace:
 
         Raises:
             NoSuchEvent: outside the log.
+            NotLoaded: what came before it is not in memory.
         """
         with self._lock:
             return tuple(self._surface.at(self._log.check(seq)))
 
     def shadowed_by(self, seq: int) -> int | None:
-        """The replacement that took node `seq` off the surface, or None."""
+        """The replacement that took node `seq` off the surface, or None.
+
+        Raises:
+            NotLoaded: that may have been before what is in memory.
+        """
         with self._lock:
-            return self._surface.shadowed_by(seq)
+            found = self._surface.shadowed_by(seq)
+            if found is None and seq < self._log.first_held and seq not in self._surface:
+                self._log.check_whole()
+            return found
 
     def anchor(self, seq: int) -> int:
         """The first seq that the node `seq` transitively stands for; nodes are in their order."""
@@ -137,8 +150,10 @@ class Session:
         clock: Callable[[], int] | None = None,
         new_id: Callable[[], str] | None = None,
         commit: Callable[[AnyEvent], None] | None = None,
+        standing: Mapping[str, Any] | None = None,
     ) -> None:
         self._log = log
+        self._standing = standing or {}  # what standing folds had made of what is not in memory
         self._admit = log.admit
         self._lock = RLock()
         self._acquire, self._release = self._lock.acquire, self._lock.release
@@ -301,14 +316,15 @@ class Session:
 
         Raises:
             NoSuchEvent: there is no event `at`.
+            NotLoaded: what came before it is not in memory: fork by the store.
         """
         with self._lock:
             log = self._log
             if at is None:
-                at = log.events[-1].seq if log.events else -1
-            if at != -1:
+                at = log.held[-1].seq if log.held else log.first_held - 1
+            if log.is_lost(log.check(at)):
                 log.event_at(at)
-            shared = log.events[: log.index(at + 1)]
+            shared = log.events[log.index(log.first_held) : log.index(at + 1)]
             header = SessionHeader(
                 self._new_id() if session_id is None else session_id,
                 self._clock(),
@@ -321,14 +337,15 @@ class Session:
                 source=log.header.source,
             )
             header.check()
-            child = SessionLog(header)
-            child.damage.extend(d for d in log.damage if d.first_seq is None)
-            holes = [d for d in log.damage if d.first_seq is not None and d.first_seq <= at]
+            child = SessionLog(header, log.base)
+            damage = log.damage[len(child.damage) :]
+            child.damage.extend(d for d in damage if d.first_seq is None)
+            holes = [d for d in damage if d.first_seq is not None and d.first_seq <= at]
             for event in shared:
                 while event.seq > child.next_seq:
                     child.lose(holes.pop(0))
                 child.load(event)
-        session = Session(child, clock=self._clock, new_id=self._new_id)
+        session = Session(child, clock=self._clock, new_id=self._new_id, standing=self._standing)
         session.end_seed()
         return session
 
@@ -348,6 +365,16 @@ class Session:
     def events(self) -> Events:
         """All events: a live, read-only sequence, never a copy."""
         return self._log.events
+
+    @property
+    def held(self) -> Sequence[AnyEvent]:
+        """The events in memory from `first_held` on: a live, read-only sequence."""
+        return self._log.held
+
+    @property
+    def first_held(self) -> int:
+        """The first seq from which every event is in memory; 0 unless it was partly loaded."""
+        return self._log.first_held
 
     @property
     def next_seq(self) -> int:
@@ -651,11 +678,12 @@ class Session:
             log = self._log
             missing = closers(
                 log.header,
-                log.events,
+                log.held,
                 log.next_seq,
                 on_surface=log.surface.__contains__,
                 reason=reason,
                 end=end,
+                asked=None if log.base is None else log.base.asked,
             )
             if missing and self.seed_is_open:
                 added.append(self.append(ev.SEED_END, ev.EndSeed(inherited=True)))
@@ -793,18 +821,40 @@ class Session:
         with self._lock:
             events = self._log.events
             if at is not None:
-                state = fold.start()
-                for event in events[: self._log.index(self._check(at) + 1)]:
+                seen, state = self._start(fold)
+                for event in events[seen : self._log.index(self._check(at) + 1)]:
                     state = fold.step(state, event)
                 return state
             kept, seen, state = self._folds.get(id(fold), (fold, 0, None))
             if seen == 0:
-                state = fold.start()
+                seen, state = self._start(fold)
             self._folds.pop(id(fold), None)  # a step that fails may leave a half-changed state
             for event in events[seen:]:
                 state = kept.step(state, event)
             self._folds[id(fold)] = (kept, len(events), state)
             return state
+
+    def _start(self, fold: Fold[S]) -> tuple[int, S]:
+        """Where a fold begins: before the first event, or with what a record has of it."""
+        base = self._log.base
+        if base is None:
+            return 0, fold.start()
+        from turnlog.standing import STANDING, name_of  # noqa: PLC0415 - few sessions need it
+
+        name = name_of(fold)
+        if name is None:
+            raise not_loaded(base.count)
+        return base.count, STANDING[name].restore(self._standing[name])
+
+    def opening_record(self) -> bytes | None:
+        """What a store keeps to open the session without reading all of it; see `turnlog.opening`.
+
+        None where none can be made: something is open, or damaged.
+        """
+        from turnlog import opening  # noqa: PLC0415 - when a record is made
+
+        with self._lock:
+            return opening.make(self._log, self.fold)
 
     def _check(self, at: int) -> int:
         return self._log.check(at)

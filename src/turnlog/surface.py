@@ -14,7 +14,7 @@ backwards.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import overload
 
 from turnlog.errors import NotOnSurface, ReplaceOutOfOrder, UncitedNodes
@@ -88,28 +88,40 @@ class Replacement:
 class Surface:
     """The ordered nodes of one session. Mutated only by `apply`, through the session's log."""
 
-    __slots__ = ("_anchors", "_replacements", "_seqs", "_shadowed_by", "append", "seqs")
+    __slots__ = ("_anchors", "_earlier", "_replacements", "_seqs", "_shadowed_by", "append", "seqs")
 
     def __init__(self) -> None:
         self._seqs: list[int] = []
         self._anchors: dict[int, int] = {}  # of replacement nodes only
         self._replacements: list[Replacement] = []
         self._shadowed_by: dict[int, Replacement] = {}
+        self._earlier = 0  # replacements that are not remembered
         self.seqs = Seqs(self._seqs)
         #: Puts a node at the tail; the list's own, because it runs for every message.
         self.append: Callable[[int], None] = self._seqs.append
+
+    def resume(self, seqs: Sequence[int], anchors: Mapping[int, int], generation: int) -> None:
+        """Begin with an order that was found before, by replacements nobody remembers here."""
+        self._seqs[:] = seqs
+        self._anchors.update(anchors)
+        self._earlier = generation
 
     # -- reading -------------------------------------------------------------------------------
 
     @property
     def replace_generation(self) -> int:
         """How many replacements there were."""
-        return len(self._replacements)
+        return self._earlier + len(self._replacements)
 
     @property
     def replacements(self) -> Sequence[Replacement]:
-        """All replacements, oldest first. Do not change."""
+        """The replacements since the surface began, oldest first. Do not change."""
         return self._replacements
+
+    @property
+    def anchors(self) -> Mapping[int, int]:
+        """The anchors of the nodes that are replacements. Do not change."""
+        return self._anchors
 
     def anchor(self, seq: int) -> int:
         """The first seq that the node `seq` transitively stands for."""

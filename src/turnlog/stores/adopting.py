@@ -17,7 +17,7 @@ import msgspec
 from turnlog import _ambient
 from turnlog.errors import ImportConflict, InvalidHeader, SessionExists
 from turnlog.events import AnyEvent, SessionHeader
-from turnlog.stores.port import Batch, Owner, SessionEventStore
+from turnlog.stores.port import Batch, Owner, Record, SessionEventStore
 
 BATCH = 5_000  # events
 BATCH_BYTES = 8 * 1024 * 1024
@@ -99,6 +99,7 @@ async def fill(
     *,
     after: int = 0,
     header: SessionHeader | None = None,
+    record: Record | None = None,
 ) -> None:
     """Append to a session whose last event is right before seq `after`.
 
@@ -108,6 +109,7 @@ async def fill(
         events: what follows, in order of seq.
         after: see above.
         header: the new header, of a seed that grows.
+        record: an opening record of all of it.
 
     Raises:
         SessionInUse: someone else writes to it.
@@ -126,6 +128,8 @@ async def fill(
             if error is not None:
                 raise error
             after = batch[-1].seq + 1
+        if record is not None and record.seq == after:
+            await backend.commit([Batch(claim, (), after, record)])
     finally:
         with anyio.CancelScope(shield=True):
             await backend.release(claim)

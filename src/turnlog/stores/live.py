@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from turnlog import _ambient
+from turnlog import _ambient, jsontext
+from turnlog.codec import encode_lines
 from turnlog.content import Message
 from turnlog.errors import DamagedSession, ForkedProcess, ReadOnly
 from turnlog.events import AnyEvent
 from turnlog.log import SessionLog, unacknowledged
 from turnlog.session import Session
 from turnlog.stores.loading import range_of
-from turnlog.stores.port import Queued, SessionEventStore
+from turnlog.stores.port import Queued, Record, SessionEventStore
+from turnlog.stores.resuming import log_at, pages, said_before
 from turnlog.stores.writer import Outbox, Writer
+from turnlog.views.derive import DerivedMessages
 from turnlog.views.sequence import MessageList
+from turnlog.views.transcript import said
+
+RECORD_EVERY = 2_000
+"""After how many events a session that is written to gets a new opening record."""
+_TURNS = frozenset({"turn/start", "turn/end"})
 
 
 class StoredSession(Session):
@@ -31,13 +40,18 @@ class StoredSession(Session):
         backend: SessionEventStore,
         writer: Writer | None = None,
         outbox: Outbox | None = None,
+        *,
+        standing: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(log, commit=self._put)
+        super().__init__(log, commit=self._put, standing=standing)
         self._backend = backend
         self._writer = writer
         self._outbox = outbox
         self._pid = _ambient.process_id()
         self._blocked = bool(unacknowledged(log))
+        self._recorded = log.first_held  # up to where the last record goes
+        self._try_at = 0  # the next seq from which on a record is worth trying
+        self._turning = False  # whether a turn began that has not ended
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -46,6 +60,8 @@ class StoredSession(Session):
         self._check_writable(event.type)
         if self._writer is not None and self._outbox is not None:
             self._writer.put(self._outbox, event)
+        if event.type in _TURNS:
+            self._turning = event.type == "turn/start"
 
     def _check_writable(self, type_name: str) -> None:
         if self._writer is None or self._outbox is None:
@@ -83,7 +99,25 @@ class StoredSession(Session):
         """
         self._check_process()
         if self._writer is not None and self._outbox is not None:
+            self._outbox.record = self.due_record(RECORD_EVERY) or self._outbox.record
             await self._writer.flush(self._outbox)
+
+    def due_record(self, every: int) -> Record | None:
+        """A record to open the session from, if one is worth it and the log is at rest.
+
+        Args:
+            every: after how many events one is worth it; more where the surface is longer.
+        """
+        with self._lock:
+            log = self._log
+            worth = max(every, len(log.surface) // 2)
+            if log.next_seq < max(self._recorded + worth, self._try_at) or self._turning:
+                return None
+            self._try_at = log.next_seq + every // 4  # looking is not free
+            record = record_of(self, every)
+            if record is not None:
+                self._recorded = log.next_seq
+            return record
 
     async def room(self) -> None:
         """Wait while too much waits to become durable; a loop does this before it goes on."""
@@ -122,32 +156,75 @@ class StoredSession(Session):
         """Save the whole log, what no store took included, as one JSONL file; returns its path.
 
         For when the store is broken: `turnlog import PATH` takes the file.
+
+        Raises:
+            StoreError: the first events are not in memory, and the store cannot give them.
         """
-        body = self.to_jsonl()
+        header = self.header
+        body = jsontext.encode(header.to_dict()) + b"\n" + encode_lines(await self.read_events())
         await anyio.to_thread.run_sync(_write_private, Path(path), body)
         return Path(path)
 
     # -- reading -------------------------------------------------------------------------------
 
     async def read_events(self, start: int = 0, stop: int | None = None) -> list[AnyEvent]:
-        """The events with `start <= seq < stop`."""
+        """The events with `start <= seq < stop`: from memory, and from the store what is not there.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
         await anyio.lowlevel.checkpoint()
         log = self._log
-        return log.events[log.index(start) : len(log) if stop is None else log.index(stop)]
+        first = log.first_held
+        end = log.next_seq if stop is None else stop
+        older: list[AnyEvent] = []
+        async for page in pages(self._backend, log.header, min(end, first), start=max(start, 0)):
+            older += page
+        if end <= first:
+            return older
+        return older + log.events[log.index(max(start, first)) : log.index(end)]
 
     async def view(self, at: int | None = None) -> MessageList:
-        """What the model saw after event `at`; see `derive_messages`."""
+        """What the model saw after event `at`, wherever that is; see `derive_messages`.
+
+        Raises:
+            NoSuchEvent: there is no such event.
+            StoreError: the store cannot be read.
+        """
         await anyio.lowlevel.checkpoint()
+        log = self._log
+        if type(at) is int and -1 <= at < log.first_held - 1:
+            return DerivedMessages(await log_at(self._backend, log.header, at)).current()
         return self.derive_messages(at)
 
     async def transcript(
         self, *, include_tools: bool = False, include_context: bool = False
     ) -> tuple[Message, ...]:
-        """What a person reads; see `extract_chat_messages`."""
+        """What a person reads, all of it; see `extract_chat_messages`.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
         await anyio.lowlevel.checkpoint()
-        return self.extract_chat_messages(
-            include_tools=include_tools, include_context=include_context
+        log = self._log
+        if log.base is None:
+            return self.extract_chat_messages(
+                include_tools=include_tools, include_context=include_context
+            )
+        before = await said_before(
+            self._backend, log.header, log.first_held, tools=include_tools, context=include_context
         )
+        with self._lock:
+            each = (said(e, tools=include_tools, context=include_context) for e in log.messages)
+            return (*before, *(message for message in each if message is not None))
+
+
+def record_of(session: Session, every: int = RECORD_EVERY) -> Record | None:
+    """An opening record of a session with so many events, if its log is at rest."""
+    if session.next_seq < every:
+        return None
+    data = session.opening_record()
+    return None if data is None else Record(session.next_seq, data)
 
 
 def _write_private(path: Path, body: bytes) -> None:

@@ -196,12 +196,15 @@ class MemoryStore:
         """The seq that the next event will have."""
         return self._kept(session_id).next_seq
 
-    async def read(self, session_id: str, start: int, stop: int | None = None) -> list[AnyEvent]:
+    async def read(
+        self, session_id: str, start: int, stop: int | None = None, *, chunks: bool = True
+    ) -> list[AnyEvent]:
         """The events with `start <= seq < stop`."""
         events = self._kept(session_id).events
         with self._lock:
             first = bisect_left(events, start, key=_seq)
-            return events[first : None if stop is None else bisect_left(events, stop, key=_seq)]
+            found = events[first : None if stop is None else bisect_left(events, stop, key=_seq)]
+        return found if chunks else [e for e in found if e.type != "assistant/chunk"]
 
     async def read_seqs(self, session_id: str, seqs: Sequence[int]) -> list[AnyEvent]:
         """The events with these seqs."""

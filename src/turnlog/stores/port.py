@@ -73,7 +73,7 @@ class Batch(msgspec.Struct, frozen=True):
     Attributes:
         claim: by which right.
         events: their seqs rise; a seq that is left out was lost to damage in what is imported, and
-            what is loaded has the same gap.
+            what is loaded has the same gap. None at all when only a record is to be kept.
         after: where the stored log ends, when that is not right before the first event: its last
             records were lost, and the gap comes between the batches.
         record: an opening record that covers these events at most; a backend keeps the last one,
@@ -93,7 +93,7 @@ class Batch(msgspec.Struct, frozen=True):
     @property
     def next_seq(self) -> int:
         """The stored session's next seq once the batch is stored."""
-        return self.events[-1].seq + 1
+        return self.events[-1].seq + 1 if self.events else self.expected_seq
 
 
 class Stored(msgspec.Struct):
@@ -237,8 +237,12 @@ class SessionEventStore(Protocol):
         """
         ...
 
-    async def read(self, session_id: str, start: int, stop: int | None = None) -> list[AnyEvent]:
+    async def read(
+        self, session_id: str, start: int, stop: int | None = None, *, chunks: bool = True
+    ) -> list[AnyEvent]:
         """The stored events with `start <= seq < stop`, as far as they can be read.
+
+        Without `chunks` those of type assistant/chunk are left out.
 
         Raises:
             NoSuchSession: there is none.

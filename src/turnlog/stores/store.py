@@ -13,6 +13,7 @@ from turnlog import _ambient
 from turnlog.commands import Command, with_id
 from turnlog.errors import (
     NoSuchSession,
+    NotLoaded,
     SessionExists,
     StoreClosed,
     StoreError,
@@ -21,15 +22,16 @@ from turnlog.errors import (
 from turnlog.events import AnyEvent, SessionHeader
 from turnlog.session import Session
 from turnlog.stores.adopting import Adopted, OnConflict, adopt, fill, this_process
-from turnlog.stores.live import StoredSession
-from turnlog.stores.loading import build_log
+from turnlog.stores.live import RECORD_EVERY, StoredSession, record_of
 from turnlog.stores.port import (
+    Batch,
     Durability,
     Queued,
     SessionEventStore,
     SessionInfo,
 )
-from turnlog.stores.writer import Writer
+from turnlog.stores.resuming import Load, open_log
+from turnlog.stores.writer import Outbox, Writer
 from turnlog.upcasts import reread
 
 Create: TypeAlias = bool | Literal["only"]
@@ -122,7 +124,7 @@ class Store:
         *,
         create: Create = True,
         steal: bool = False,
-        load: Literal["surface", "all"] = "surface",
+        load: Load = "surface",
         cwd: str | None = None,
     ) -> AsyncGenerator[StoredSession]:
         """Own a session: its one writer, repaired if it was interrupted.
@@ -136,7 +138,8 @@ class Store:
             session_id: a new id when left out.
             create: make it if it does not exist (True), never (False), or only then ("only").
             steal: take it from a live owner, whose later writes are refused.
-            load: "all" holds every event in memory; JSONL always does.
+            load: "surface" holds what the model sees and what is new, as far as the store has a
+                record of the rest; "all" holds every event in memory. JSONL always does.
             cwd: for a new session, the folder the work is about.
 
         Raises:
@@ -144,16 +147,15 @@ class Store:
             SessionInUse: another live writer owns it; names the owner.
             WriteFailed, StaleWriter: on leaving, when what was appended is not durable.
         """
-        del load  # every backend there is holds all events
         writer = self._open_writer()
         session_id = _ambient.new_id() if session_id is None else session_id
         await self._ensure(session_id, create, cwd)
         claim = await self.backend.claim(session_id, this_process(), steal=steal)
         outbox = None
         try:
-            log = build_log(await self.backend.load(session_id))
+            log, standing = await open_log(self.backend, session_id, load)
             outbox = writer.attach(claim, await self.backend.next_seq(session_id))
-            session = StoredSession(log, self.backend, writer, outbox)
+            session = StoredSession(log, self.backend, writer, outbox, standing=standing)
             if session.writable and not session.seed_is_open:
                 session.repair()
                 await session.flush()
@@ -165,11 +167,19 @@ class Store:
                 if scope.cancelled_caught:
                     msg = f"session {session_id!r}: not durable after {CLOSE_DEADLINE} s"
                     raise WriteFailed(msg)
+            await self._keep_record(session, outbox)
         finally:
             if outbox is not None:
                 writer.detach(outbox)
             with anyio.CancelScope(shield=True):
                 await self.backend.release(claim)
+
+    async def _keep_record(self, session: StoredSession, outbox: Outbox) -> None:
+        """When a session is given back: a record, if none was kept for long."""
+        record = session.due_record(RECORD_EVERY // 4) or outbox.record
+        if record is not None and session.writable and session.durable_seq == record.seq:
+            # Derived and disposable: what hinders it is told by whatever is written next.
+            await self.backend.commit([Batch(outbox.claim, (), record.seq, record)])
 
     async def _ensure(self, session_id: str, create: Create, cwd: str | None) -> None:
         if create == "only" or (create and not await self.backend.exists(session_id)):
@@ -200,10 +210,20 @@ class Store:
             NoSuchSession, SessionExists, NoSuchEvent: as they say.
         """
         parent = await self.read(session_id)
-        if at is None and len(parent):
-            at = parent.events[-1].seq
-        child = parent.fork(at, new_id)
-        return await self.save(child)
+        try:
+            child = parent.fork(at, new_id)
+        except NotLoaded:
+            parent = await self.read(session_id, load="all")
+            child = parent.fork(at, new_id)
+        boundary = child.header.seed_length or 0
+        if not await self.backend.fork(child.header, session_id, boundary):
+            if child.first_held:
+                parent = await self.read(session_id, load="all")
+                child = parent.fork(boundary - 1, child.id)
+            return await self.save(child)
+        own = [event for event in child.held if event.seq >= boundary]
+        await fill(self.backend, child.id, own, after=boundary, record=record_of(child))
+        return child.id
 
     async def save(self, session: Session) -> str:
         """Keep a session that was made in memory, with all its events; returns its id.
@@ -214,7 +234,7 @@ class Store:
             SessionExists: the id is taken.
         """
         await self.backend.create(session.header)
-        await fill(self.backend, session.id, session.events)
+        await fill(self.backend, session.id, session.events, record=record_of(session))
         return session.id
 
     async def adopt(
@@ -247,14 +267,19 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------
 
-    async def read(self, session_id: str) -> StoredSession:
+    async def read(self, session_id: str, *, load: Load = "surface") -> StoredSession:
         """A reader: no lease, no repair, no lock. It shows what was durable when it was opened.
+
+        Args:
+            session_id: which.
+            load: as for `session`.
 
         Raises:
             NoSuchSession: there is none.
         """
         self._open_writer()
-        return StoredSession(build_log(await self.backend.load(session_id)), self.backend)
+        log, standing = await open_log(self.backend, session_id, load)
+        return StoredSession(log, self.backend, standing=standing)
 
     def sessions(self) -> AsyncIterator[SessionInfo]:
         """All sessions, the last active first; one bad session hides no other."""
@@ -273,7 +298,7 @@ class Store:
             NoSuchSession: there is none.
         """
         self._open_writer()
-        header = (await self.backend.load(session_id)).header
+        header = await self.backend.header(session_id)
         seq = await self.backend.next_seq(session_id) - 1 if after is None else after
         while True:
             events = await self.backend.read(session_id, seq + 1)

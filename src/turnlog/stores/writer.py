@@ -18,7 +18,7 @@ from anyio.from_thread import BlockingPortal
 
 from turnlog.errors import QueueFull, StaleWriter, StoreClosed, StoreError, WriteFailed
 from turnlog.events import AnyEvent
-from turnlog.stores.port import Batch, Claim, SessionEventStore
+from turnlog.stores.port import Batch, Claim, Record, SessionEventStore
 
 WINDOW = 0.2
 BOUND = 64 * 1024 * 1024
@@ -29,7 +29,7 @@ OVERHEAD = 200  # bytes of an event besides its payload, roughly
 class Outbox:
     """The events of one session that wait to become durable."""
 
-    __slots__ = ("bytes", "claim", "durable", "error", "lost", "pending", "waiting")
+    __slots__ = ("bytes", "claim", "durable", "error", "lost", "pending", "record", "waiting")
 
     def __init__(self, claim: Claim, next_seq: int) -> None:
         self.claim = claim
@@ -39,6 +39,7 @@ class Outbox:
         self.error: StoreError | None = None  # the last write failed; only a flush tries again
         self.lost: StaleWriter | None = None  # someone else owns the session now
         self.waiting: list[tuple[int, anyio.Event]] = []
+        self.record: Record | None = None  # to be kept with what is stored next
 
 
 class Writer:
@@ -204,7 +205,7 @@ class Writer:
         """Commit what is due, once."""
         with self._lock:
             due = [
-                (outbox, Batch(outbox.claim, outbox.pending[:MAX_BATCH], outbox.durable))
+                (outbox, _batch(outbox))
                 for outbox in self._outboxes.values()
                 if outbox.pending and outbox.error is None and outbox.lost is None
             ]
@@ -240,6 +241,8 @@ class Writer:
                 outbox.bytes -= size
                 self._bytes -= size
             outbox.durable = batch.next_seq
+            if batch.record is outbox.record:
+                outbox.record = None
         elif isinstance(error, StaleWriter):
             outbox.lost = error
         else:
@@ -251,3 +254,11 @@ class Writer:
             else:
                 still.append((target, settled))
         outbox.waiting = still
+
+
+def _batch(outbox: Outbox) -> Batch:
+    """The next events of a session, and its record if they reach as far."""
+    events, record = outbox.pending[:MAX_BATCH], outbox.record
+    if record is not None and record.seq > events[-1].seq + 1:
+        record = None
+    return Batch(outbox.claim, events, outbox.durable, record)

@@ -47,7 +47,7 @@ class DerivedMessages:
     ) -> None:
         self._log = log
         self._shown = shown or visible
-        self._builder = Builder()
+        self._builder = _of_base(log, self._shown)
         self._seen = 0  # message events folded
         self._replaced = 0  # replacements folded
         self.spliced: list[Spliced] = []
@@ -106,6 +106,18 @@ class DerivedMessages:
         end = bisect_left(keys, seq + 1)  # what was appended later is now the tail
         del keys[end:], items[end:]
         return Builder.of(keys, items).snapshot()
+
+
+def _of_base(log: SessionLog, shown: Callable[[AnyEvent], Message | None]) -> Builder:
+    """The messages that are there before the first event that the log holds."""
+    keys: list[int] = []
+    items: list[Message] = []
+    for event in () if log.base is None else log.base.nodes:
+        message = shown(event)
+        if message is not None:
+            keys.append(log.surface.anchor(event.seq))
+            items.append(message)
+    return Builder.of(keys, items) if items else Builder()
 
 
 def visible(event: AnyEvent) -> Message | None:

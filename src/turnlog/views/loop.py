@@ -126,7 +126,9 @@ class LoopFold:
             "turn": state.turn,
             "open": state.open,
             "step": state.step,
-            "header": None if state.header is None else flatten(RequestHeader(state.header, "resume")),
+            "header": None
+            if state.header is None
+            else flatten(RequestHeader(state.header, "resume")),
             "headerIsOurs": state.header_is_ours,
             "accepted": list(islice(reversed(state.accepted), ACCEPTED_KEPT))[::-1],
             "unfinished": None if state.unfinished is None else flatten(state.unfinished),

@@ -207,7 +207,7 @@ class RequestFold:
         events = self._log.messages
         if self._result is not None and self._seen == len(events):
             return self._result
-        if not self._fold():
+        if self._result is None or not self._fold():
             self._mender = mend(now)
         self._seen, self._spliced = len(events), len(self._derived.spliced)
         self._result = self._mender.result()

@@ -51,6 +51,7 @@ class Transcript:
         return self._seqs
 
     def _fold(self) -> None:
+        self._log.check_whole()
         events = self._log.messages
         for event in events[self._seen :]:
             message = said(event, tools=self._tools, context=self._context)

@@ -204,6 +204,8 @@ class JsonlStore:
         return results
 
     def _commit(self, batch: Batch) -> StoreError | None:
+        if not batch.events:
+            return None  # it only has a record, which is not kept here
         try:
             self._write(batch.claim, lambda tenure, known: tenure.commit(batch, known))
         except StoreError as error:
@@ -240,9 +242,12 @@ class JsonlStore:
         """The seq that the next event will have."""
         return await self._run(self._reader.next_seq, session_id)
 
-    async def read(self, session_id: str, start: int, stop: int | None = None) -> list[AnyEvent]:
+    async def read(
+        self, session_id: str, start: int, stop: int | None = None, *, chunks: bool = True
+    ) -> list[AnyEvent]:
         """The events with `start <= seq < stop`."""
-        return await self._run(self._reader.read, session_id, start, stop)
+        found = await self._run(self._reader.read, session_id, start, stop)
+        return found if chunks else [e for e in found if e.type != "assistant/chunk"]
 
     async def read_seqs(self, session_id: str, seqs: Sequence[int]) -> list[AnyEvent]:
         """The events with these seqs."""
