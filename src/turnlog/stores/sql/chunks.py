@@ -1,29 +1,35 @@
 """Runs of `assistant/chunk` events in one row.
 
-What is packed is the msgpack of [time of the first, gaps, groups, text]: a group [head, tail,
-lengths] is that many chunks whose bytes begin with `head` and end with `tail`; what each has
-between the two follows on each other in `text`. No byte is interpreted, so every chunk comes back
-as it was. With the message that the chunks became as the dictionary, `text` is one reference to it.
+A run is taken apart into groups that share all bytes but one stretch in the middle, the value: the
+msgpack of [time of the first, gaps, counts, lengths, packed], with the counts of chunks in the
+groups and the lengths of the values. Packed are the words, the heads and tails of the groups:
+
+    shared, 0, head 1, 0, tail 1, 0, head 2, …, 0, tail n, 0, values
+
+where every head begins with `shared`. No byte is interpreted, so every chunk comes back as it was.
+With the message that the chunks became as the dictionary, the values are one reference to it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, pairwise
-from typing import NamedTuple
+from itertools import accumulate, islice, pairwise
+from typing import Annotated, NamedTuple
 from zlib import crc32
 
 import msgspec
-import zstandard
 
 from turnlog import jsontext
 from turnlog.events import EVENT_TYPES, AnyEvent, Event
 from turnlog.stores.sql.checking import check_json
 from turnlog.stores.sql.dictionary import V1
+from turnlog.stores.sql.numbers import Numbers, pack_numbers, unpack_numbers
 from turnlog.stores.sql.packing import (
+    PACKED,
     PACKED_BY_MESSAGE,
     UNPACKED_MAX,
+    UNREADABLE,
     BadRow,
     Zstd,
     borrow,
@@ -43,10 +49,12 @@ MAX_MESSAGE = 4 << 20
 """A longer message is no dictionary: every reading of its chunks would have to load it."""
 _FAR = 1 << 60  # milliseconds between two chunks: beyond it a gap may not fit into 64 bits
 
+_Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_RUN)]
+_TYPE = b'"chunk":{"type":"'
 _VALUE = re.compile(rb'"(?:text|argumentsDelta)":"((?:[^"\\]|\\.)*+)"', re.DOTALL)
-_Packed = tuple[int, list[int], list[tuple[bytes, bytes, list[int]]], bytes]
+_Told = tuple[int, Numbers, list[_Count], Numbers]
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Packed).decode
+_decode = msgspec.msgpack.Decoder(tuple[int, Numbers, list[_Count], Numbers, bytes]).decode
 
 
 class ChunkRow(NamedTuple):
@@ -67,6 +75,7 @@ def is_packable(event: AnyEvent) -> bool:
     """Whether the event goes into a `ChunkRow`: a chunk of moderate size with a bare envelope."""
     return (
         event.type == CHUNK
+        and b"\0" not in event.raw  # as in no JSON
         and len(event.raw) <= MAX_CHUNK
         and event.surface_op is None
         and event.source_event_seqs is None
@@ -77,7 +86,7 @@ def is_packable(event: AnyEvent) -> bool:
 
 def pack_chunks(chunks: Sequence[AnyEvent], zstd: Zstd) -> list[ChunkRow]:
     """Packable events in ascending order as rows."""
-    return [_row(run, _packed(run), None, b"", zstd) for run in _runs(chunks)]
+    return [_row(run, _parts(run), zstd) for run in _runs(chunks)]
 
 
 def repack(chunks: Sequence[AnyEvent], message: AnyEvent) -> list[ChunkRow] | None:
@@ -95,13 +104,13 @@ def repack(chunks: Sequence[AnyEvent], message: AnyEvent) -> list[ChunkRow] | No
     usual = borrow()
     try:
         if len(message.raw) > MAX_MESSAGE:
-            return [_row(run, _packed(run), None, b"", usual) for run in runs]
+            return [_row(run, _parts(run), usual) for run in runs]
         leaning = Zstd(V1 + message.raw)
         rows: list[ChunkRow] = []
         for run in runs:
-            packed = _packed(run)
-            plain = _row(run, packed, None, b"", usual)
-            row = _row(run, packed, message.seq, message.raw, leaning)
+            parts = _parts(run)
+            plain = _row(run, parts, usual)
+            row = _row(run, parts, leaning, message.seq, message.raw)
             rows.append(row if len(row.data) < len(plain.data) else plain)
         return rows
     finally:
@@ -122,12 +131,15 @@ def from_chunks(
     try:
         if _sum(first, last, message, data, payload) != total:
             raise BadRow("its sum is wrong")
+        time, gaps, counts, lengths, packed = _decode(data)
+        if first < 0 or not counts or sum(counts) != last - first + 1 or last - first >= MAX_RUN:
+            raise BadRow(f"it holds {sum(counts)} chunks")
         if message is None:
-            packed = unpack_bytes(data, usual)
+            words = unpack_bytes(packed, usual)
         else:
-            packed = unpack_bytes(data, Zstd(V1 + payload), PACKED_BY_MESSAGE)
-        return _events(first, last, _decode(packed))
-    except (ValueError, TypeError, OverflowError, zstandard.ZstdError) as error:
+            words = unpack_bytes(packed, Zstd(V1 + payload), PACKED_BY_MESSAGE)
+        return _events(first, (time, gaps, counts, lengths), words)
+    except UNREADABLE as error:
         reason = str(error).partition("\n")[0]
         raise BadRow(f"chunks {first} to {last}: {reason}", first) from error
     finally:
@@ -153,23 +165,39 @@ def _runs(chunks: Sequence[AnyEvent]) -> Iterator[Sequence[AnyEvent]]:
         yield chunks[start:]
 
 
-def _packed(run: Sequence[AnyEvent]) -> bytes:
-    gaps = [b.time - a.time for a, b in pairwise(run)]
-    groups: list[tuple[bytes, bytes, list[int]]] = []
+def _parts(run: Sequence[AnyEvent]) -> tuple[_Told, bytes]:
+    heads: list[bytes] = []
+    tails: list[bytes] = []
+    counts: list[int] = []
     values: list[bytes] = []
-    lengths: list[int] = []
-    head, tail, shared = b"", b"", 0
+    head, tail, both = b"", b"", 0
     for event in run:
         raw = event.raw
-        size = len(raw) - shared
-        if not groups or size < 0 or not raw.startswith(head) or not raw.endswith(tail):
+        size = len(raw) - both
+        if not heads or size < 0 or not raw.startswith(head) or not raw.endswith(tail):
             head, tail = _ends(raw)
-            shared, lengths = len(head) + len(tail), []
-            groups.append((head, tail, lengths))
-            size = len(raw) - shared
-        lengths.append(size)
+            both = len(head) + len(tail)
+            heads.append(head)
+            tails.append(tail)
+            counts.append(0)
+            size = len(raw) - both
+        counts[-1] += 1
         values.append(raw[len(head) : len(head) + size])
-    return _encode((run[0].time, gaps, groups, b"".join(values)))
+    shared = _shared(heads)
+    words: list[bytes] = [shared]
+    for head, tail in zip(heads, tails, strict=True):
+        words += (head[len(shared) :], tail)
+    words.append(b"".join(values))
+    gaps = pack_numbers([b.time - a.time for a, b in pairwise(run)])
+    lengths = pack_numbers(list(map(len, values)))
+    return (run[0].time, gaps, counts, lengths), b"\0".join(words)
+
+
+def _shared(heads: list[bytes]) -> bytes:
+    """What all heads begin with, as far as the type of the chunk."""
+    before, found, _ = heads[0].partition(_TYPE)
+    shared = before + found
+    return shared if found and all(head.startswith(shared) for head in heads) else b""
 
 
 def _ends(raw: bytes) -> tuple[bytes, bytes]:
@@ -179,13 +207,16 @@ def _ends(raw: bytes) -> tuple[bytes, bytes]:
 
 
 def _row(
-    run: Sequence[AnyEvent], packed: bytes, message: int | None, payload: bytes, zstd: Zstd
+    run: Sequence[AnyEvent],
+    parts: tuple[_Told, bytes],
+    zstd: Zstd,
+    message: int | None = None,
+    payload: bytes = b"",
 ) -> ChunkRow:
     first, last = run[0].seq, run[-1].seq
-    if message is None:
-        data = pack_bytes(packed, zstd)
-    else:
-        data = pack_bytes(packed, zstd, PACKED_BY_MESSAGE)
+    told, words = parts
+    packed = pack_bytes(words, zstd, PACKED if message is None else PACKED_BY_MESSAGE)
+    data = _encode((*told, packed))
     return ChunkRow(first, last, message, data, _sum(first, last, message, data, payload))
 
 
@@ -193,30 +224,31 @@ def _sum(first: int, last: int, message: int | None, data: bytes, payload: bytes
     return crc32(payload, crc32(data, crc32(f"{first} {last} {message}".encode())))
 
 
-def _events(first: int, last: int, packed: _Packed) -> list[AnyEvent]:
-    time, gaps, groups, text = packed
-    times = list(accumulate(gaps, initial=time))
-    if len(times) != last - first + 1 or first < 0:
-        raise BadRow(f"{len(times)} times for the chunks {first} to {last}")
+def _events(first: int, told: _Told, words: bytes) -> list[AnyEvent]:
+    time, gaps, counts, lengths = told
+    count = sum(counts)
+    times = list(accumulate(unpack_numbers(gaps, count - 1), initial=time))
     if min(times) < jsontext.INT_MIN or max(times) > jsontext.INT_MAX:
         raise BadRow("times that are no epoch milliseconds")
+    shared, *ends = words.split(b"\0", 2 * len(counts) + 1)
+    text = ends.pop()
+    sizes = iter(unpack_numbers(lengths, count))
     raws: list[bytes] = []
-    at, size = 0, 0
-    for head, tail, lengths in groups:
-        if min(lengths, default=0) < 0:
-            raise BadRow("a value of less than no bytes")
-        size += (len(head) + len(tail)) * len(lengths) + sum(lengths)
-        if size > UNPACKED_MAX:
-            raise BadRow(f"it unpacks to {size} bytes, expected at most {UNPACKED_MAX}")
-        for length in lengths:
-            raws.append(head + text[at : at + length] + tail)
-            at += length
-    if at != len(text) or len(raws) != len(times):
-        raise BadRow(f"{len(raws)} values of {at} bytes, expected {len(times)} of {len(text)}")
+    at, room = 0, UNPACKED_MAX - len(text)
+    for i, members in enumerate(counts):
+        head, tail = shared + ends[2 * i], ends[2 * i + 1]
+        room -= (len(head) + len(tail)) * members
+        if room < 0:
+            raise BadRow(f"it unpacks to more than {UNPACKED_MAX} bytes")
+        for size in islice(sizes, members):
+            raws.append(head + text[at : at + size] + tail)
+            at += size
+    if at != len(text):
+        raise BadRow(f"values of {at} bytes, expected {len(text)}")
     check_json(raws)
     kind = EVENT_TYPES.get(CHUNK)
     reading = jsontext.decode if kind is None else kind.read
     return [
         Event(CHUNK, seq, when, raw, None, None, False, None, reading)
-        for seq, when, raw in zip(range(first, last + 1), times, raws, strict=True)
+        for seq, (when, raw) in enumerate(zip(times, raws, strict=True), first)
     ]

@@ -11,8 +11,11 @@ A frame always says how large its content is, which bounds what a hostile one ma
 
 from __future__ import annotations
 
+from typing import Any
+
 import zstandard
 
+from turnlog.errors import AdmissionError
 from turnlog.stores.sql.dictionary import V1
 
 PLAIN, PACKED, PACKED_BY_MESSAGE, CUT = b"\x00", b"\x01", b"\x02", b"\x03"
@@ -37,6 +40,16 @@ class BadRow(ValueError):
         self.seq = seq
 
 
+UNREADABLE = (
+    ValueError,  # BadRow, what is not JSON or not msgpack
+    AdmissionError,
+    TypeError,  # a column of another type than it should have
+    OverflowError,
+    zstandard.ZstdError,
+)
+"""What unpacking a row raises that is not what was written."""
+
+
 class Zstd:
     """A compressor and a decompressor with one dictionary; for one thread at a time.
 
@@ -48,7 +61,7 @@ class Zstd:
     __slots__ = ("compress", "decompress")
 
     def __init__(self, content: bytes, *, digested: bool = False) -> None:
-        words = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_FULLDICT)
+        words: Any = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_FULLDICT)
         if digested:
             words.precompute_compress(level=_LEVEL)
         self.compress = zstandard.ZstdCompressor(

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
-import zstandard
-
 from turnlog import jsontext
 from turnlog.codec import pack_seqs, unpack_seqs
 from turnlog.events import EVENT_TYPES, AnyEvent, Event
@@ -26,6 +24,7 @@ from turnlog.stores.sql.chunks import CHUNK, ChunkRow, is_packable, pack_chunks
 from turnlog.stores.sql.packing import (
     CUT,
     PACKED,
+    UNREADABLE,
     BadRow,
     Zstd,
     borrow,
@@ -78,11 +77,12 @@ def _row(event: AnyEvent, blobs: dict[bytes, bytes], zstd: Zstd) -> EventRow:
     name = event.type
     if name not in EVENT_TYPES:
         name = _stored_name(name)
-    op, cited, extra = event.surface_op, event.source_event_seqs, None
+    op: Any = event.surface_op
+    cited, extra = None, None
     if op is not None and op != "append":
         op = jsontext.encode(op).decode()
-    if cited is not None:
-        cited = jsontext.encode(pack_seqs(cited)).decode()
+    if event.source_event_seqs is not None:
+        cited = jsontext.encode(pack_seqs(event.source_event_seqs)).decode()
     if event.extra:
         extra = _stored(jsontext.encode(event.extra), blobs, zstd)
     data = _stored(event.raw, blobs, zstd)
@@ -101,7 +101,7 @@ def _stored_name(name: str) -> str:
     return name if plain else json.dumps(name)
 
 
-def _sum(  # noqa: PLR0913 - a row has this many columns
+def _sum(
     seq: int,
     name: str,
     time: int,
@@ -136,7 +136,7 @@ def from_rows(rows: Iterable[tuple[Any, ...]], blob: Callable[[bytes], bytes]) -
         for row in rows:
             try:
                 events.append(_event(row, blob, zstd))
-            except (ValueError, TypeError, zstandard.ZstdError) as error:
+            except UNREADABLE as error:
                 reason = str(error).partition("\n")[0]
                 seq = row[0] if row and type(row[0]) is int else None
                 raise BadRow(f"event {seq}: {reason}", seq) from error
