@@ -333,7 +333,9 @@ class Session:
                 seed_length=at + 1,
                 source_format=log.header.source_format,
                 source_length=min(log.header.source_length or 0, at + 1) or None,
-                imported_length=min(log.header.imported, at + 1) if log.header.source_format else None,
+                imported_length=min(log.header.imported, at + 1)
+                if log.header.source_format
+                else None,
                 source=log.header.source,
             )
             header.check()
