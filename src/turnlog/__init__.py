@@ -29,6 +29,7 @@ from turnlog.session import Fold, Session
 from turnlog.views.projector import SurfaceProjector
 
 if TYPE_CHECKING:
+    from turnlog import sync as sync
     from turnlog.agent import ReactLoopAgent as ReactLoopAgent
     from turnlog.agent import Tool as Tool
     from turnlog.agent import ToolAborted as ToolAborted
@@ -51,6 +52,7 @@ _LAZY = {
     "ask_on_terminal": "turnlog.agent",
     "open_model": "turnlog.models",
     "open_store": "turnlog.stores",
+    "sync": "turnlog.sync",
     "tool": "turnlog.agent",
 }
 
@@ -88,6 +90,7 @@ __all__ = [
     "open_model",
     "open_store",
     "register_event_type",
+    "sync",
     "tool",
     "tool_message",
     "user_message",
@@ -98,7 +101,10 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         msg = f"module 'turnlog' has no attribute {name!r}"
         raise AttributeError(msg)
-    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    module = import_module(_LAZY[name])
+    value = globals()[name] = (
+        module if module.__name__ == f"turnlog.{name}" else getattr(module, name)
+    )
     return value
 
 

@@ -1,0 +1,209 @@
+"""The store for synchronous code: `turnlog.stores.store.Store`, with nothing to await."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Literal, Self
+
+from turnlog import stores
+from turnlog.commands import Command
+from turnlog.errors import StoreClosed
+from turnlog.events import AnyEvent, SessionHeader
+from turnlog.session import Session as PlainSession
+from turnlog.stores.adopting import Adopted, OnConflict
+from turnlog.stores.port import Durability, Queued, SessionInfo
+from turnlog.stores.store import Create
+from turnlog.stores.store import Inbox as AsyncInbox
+from turnlog.stores.store import Store as AsyncStore
+from turnlog.sync.loop import Loop
+from turnlog.sync.session import Session
+
+
+class Inbox:
+    """The durable queue of commands of one session; any process may post."""
+
+    def __init__(self, inbox: AsyncInbox, loop: Loop) -> None:
+        self._inbox = inbox
+        self._loop = loop
+
+    def post(self, command: Command) -> str:
+        """Queue a command durably, once for its id; returns the id.
+
+        Raises:
+            NoSuchSession: there is no such session.
+        """
+        return self._loop.call(self._inbox.post, command)
+
+    def waiting(self) -> list[Queued]:
+        """The commands that nobody has accepted yet, in order of posting."""
+        return self._loop.call(self._inbox.waiting)
+
+
+class Store:
+    """Sessions on one backend, for synchronous code; `turnlog.sync.open_store(url)` makes one.
+
+    While it is open an event loop runs in a thread of its own, where all I/O is done. Every thread
+    may use it, many at once. A call waits until it is done: inside a running event loop it works,
+    and blocks that loop and all its tasks meanwhile. In a child that `fork()` made it raises
+    `ForkedProcess`.
+
+    Leaving the `with` flushes and gives back all sessions, whatever ended it. What other threads
+    still wait for then ends with `StoreClosed`.
+    """
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._store = store
+        self._loop = Loop(f"the store {store.url}")
+
+    @property
+    def url(self) -> str:
+        """What `open_store` took."""
+        return self._store.url
+
+    @property
+    def durability(self) -> Durability:
+        """What a flush survives: see `Durability`."""
+        return self._store.durability
+
+    def __enter__(self) -> Self:
+        if self._loop.is_open:
+            raise StoreClosed(f"the store {self.url} is open already")
+        self._loop.open(self._store)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._loop.close()
+
+    # -- writing -------------------------------------------------------------------------------
+
+    @contextmanager
+    def session(
+        self,
+        session_id: str | None = None,
+        *,
+        create: Create = True,
+        steal: bool = False,
+        load: Literal["surface", "all"] = "surface",
+        cwd: str | None = None,
+    ) -> Generator[Session]:
+        """Own a session: its one writer, repaired if it was interrupted.
+
+        Leaving flushes, also when an exception or an interrupt ends the block, within a deadline,
+        and gives the session back.
+
+        Args:
+            session_id: a new id when left out.
+            create: make it if it does not exist (True), never (False), or only then ("only").
+            steal: take it from a live owner, whose later writes are refused.
+            load: "all" holds every event in memory.
+            cwd: for a new session, the folder the work is about.
+
+        Raises:
+            NoSuchSession, SessionExists: by `create`.
+            SessionInUse: another live writer owns it; names the owner.
+            WriteFailed, StaleWriter: on leaving, when what was appended is not durable.
+        """
+        opened = self._store.session(session_id, create=create, steal=steal, load=load, cwd=cwd)
+        with self._loop.entered(opened) as stored:
+            yield Session(stored, self._loop)
+
+    def fork(self, session_id: str, *, at: int | None = None, new_id: str | None = None) -> str:
+        """A durable child that shares the log up to and including event `at`; returns its id.
+
+        The parent does not change and need not be free.
+
+        Args:
+            session_id: the parent.
+            at: the last event that is shared; by default the last one there is.
+            new_id: the child's id; a new one when left out.
+
+        Raises:
+            NoSuchSession, SessionExists, NoSuchEvent: as they say.
+        """
+        return self._loop.call(self._store.fork, session_id, at=at, new_id=new_id)
+
+    def save(self, session: PlainSession) -> str:
+        """Keep a session that was made in memory, with all its events; returns its id.
+
+        From then on open it with `store.session(id)`; the one in memory is no part of the store.
+
+        Raises:
+            SessionExists: the id is taken.
+        """
+        return self._loop.call(self._store.save, session)
+
+    def adopt(
+        self,
+        header: SessionHeader,
+        events: Iterable[AnyEvent],
+        *,
+        on_conflict: OnConflict = "error",
+    ) -> tuple[str, Adopted]:
+        """Take a session that was made elsewhere; returns its id and what was done.
+
+        See the async `Store.adopt`.
+
+        Raises:
+            ImportConflict: the id is taken by something else, and `on_conflict` is "error".
+            SessionInUse: it would be extended, but another process owns it.
+        """
+        return self._loop.call(self._store.adopt, header, events, on_conflict=on_conflict)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read(self, session_id: str) -> Session:
+        """A reader: no lease, no repair, no lock. It shows what was durable when it was opened.
+
+        Raises:
+            NoSuchSession: there is none.
+        """
+        return Session(self._loop.call(self._store.read, session_id), self._loop)
+
+    def sessions(self) -> Iterator[SessionInfo]:
+        """All sessions, the last active first; one bad session hides no other."""
+        return self._loop.iterate(self._store.sessions())
+
+    def tail(self, session_id: str, after: int | None = None) -> Iterator[AnyEvent]:
+        """Events as they become durable, from whichever process; never ends by itself.
+
+        The next event is waited for as long as it takes; closing the store from another thread, or
+        an interrupt, ends it.
+
+        Args:
+            session_id: whose.
+            after: the seq after which to begin; by default what is there now is left out, -1
+                begins at the beginning.
+
+        Raises:
+            NoSuchSession: there is none.
+            StoreClosed: the store was closed while an event was waited for.
+        """
+        return self._loop.iterate(self._store.tail(session_id, after))
+
+    def inbox(self, session_id: str) -> Inbox:
+        """The session's inbox, to which any process may post."""
+        return Inbox(self._store.inbox(session_id), self._loop)
+
+    def pending(self) -> list[str]:
+        """The sessions whose inbox holds a prompt, the longest waiting first."""
+        return self._loop.call(self._store.pending)
+
+
+def open_store(url: str, *, durability: Durability = "turn") -> Store:
+    """The store at `url`, to be used with `with`.
+
+    Args:
+        url: as for `turnlog.open_store`.
+        durability: as for `turnlog.open_store`.
+
+    Raises:
+        InvalidStoreUrl: no such kind of store; the message lists them.
+    """
+    return Store(stores.open_store(url, durability=durability))
