@@ -38,7 +38,14 @@ EDGES: Mapping[str, frozenset[str]] = {
     "stores": frozenset(),
     "sync": frozenset({"stores"}),
     "testing": frozenset(
-        {"models.port", "models.scripted", "stores.memory", "stores.port", "stores.store"}
+        {
+            "models.port",
+            "models.scripted",
+            "stores.live",
+            "stores.memory",
+            "stores.port",
+            "stores.store",
+        }
     ),
 }
 

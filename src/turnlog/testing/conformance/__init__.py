@@ -21,6 +21,7 @@ from turnlog.testing.conformance.differential import StoreDifferential
 from turnlog.testing.conformance.facade import FacadeTests
 from turnlog.testing.conformance.inbox import InboxTests
 from turnlog.testing.conformance.lifecycle import LifecycleTests
+from turnlog.testing.conformance.long import LongTests
 from turnlog.testing.conformance.ownership import OwnershipTests
 from turnlog.testing.conformance.reading import ReadingTests
 from turnlog.testing.conformance.seeds import SeedTests
@@ -37,5 +38,6 @@ class StoreConformance(
     SeedTests,
     InboxTests,
     FacadeTests,
+    LongTests,
 ):
     """Every rule of the store port, as pytest tests; subclass it and give a `factory`."""
