@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 import anyio
 import msgspec
@@ -12,7 +11,8 @@ from turnlog import _ambient
 from turnlog.agent.inbound import Inbound
 from turnlog.agent.state import seqs_range, system_node
 from turnlog.assembly import Assembly
-from turnlog.content import Block, Failure, Message, Source, Text, ToolCall
+from turnlog.backoff import Backoff
+from turnlog.content import Block, Message, Source, Text, ToolCall
 from turnlog.dialects import BodyEncoder
 from turnlog.errors import ModelError
 from turnlog.events import (
@@ -21,32 +21,15 @@ from turnlog.events import (
     AssistantMessage,
     Header,
     LlmRetry,
-    RequestContext,
-    RequestHeader,
     RequestSent,
     SystemMessage,
 )
+from turnlog.heading import log_header
 from turnlog.models.forced_tools import as_tool_call
 from turnlog.models.port import Model
 from turnlog.session import Session
-from turnlog.views.loop import loop_fold
 
 UNNAMED = "unnamed"  # a call whose tool the model did not name: no request can carry it as it is
-
-
-class Backoff(Protocol):
-    """How long to wait before a retry."""
-
-    def __call__(self, retry: int, failure: Failure) -> float:
-        """Milliseconds before retry number `retry` (from 1)."""
-        ...
-
-
-def backoff(retry: int, failure: Failure) -> float:
-    """The provider's own delay, else half a second doubled each time, at most half a minute."""
-    if failure.provider_retry_after_ms is not None:
-        return failure.provider_retry_after_ms
-    return min(500.0 * 2.0 ** (retry - 1), 30_000.0)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -87,18 +70,7 @@ class Asking:
         if node is not None:
             self._replace_system(node, header.system or "", turn, step)
             header = _without_system(header)
-        state = session.fold(loop_fold)
-        if state.header == header and state.header_is_ours:
-            return header
-        reason = "initial" if state.header is None else "change"
-        if state.header is not None and not state.header_is_ours:
-            reason = "resume"
-        session.append("request/header", RequestHeader(header, reason))
-        if self._model.context_window is not None:
-            context = RequestContext(
-                self._model.provider, self._model.model, self._model.context_window
-            )
-            session.append("request/context", context)
+        log_header(session, header, self._model.context_window)
         return header
 
     def _replace_system(self, node: tuple[int, Message], system: str, turn: int, step: int) -> None:

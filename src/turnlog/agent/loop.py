@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from turnlog.agent.approval import Approver
-from turnlog.agent.asking import Backoff, backoff
 from turnlog.agent.results import TurnResult
 from turnlog.agent.tools import Tool, toolbox
 from turnlog.agent.turn import AgentBusy, Turn
+from turnlog.backoff import Backoff, backoff
 from turnlog.content import Content, blocks, is_blank
 from turnlog.dialects import BodyEncoder, encoder
 from turnlog.errors import TurnlogError

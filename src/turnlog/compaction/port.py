@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from turnlog.content import Usage
+from turnlog.content import Message, Usage
+from turnlog.events import Header
 
 if TYPE_CHECKING:
-    from turnlog.content import Message
     from turnlog.errors import ContextOverflow
-    from turnlog.events import Header
     from turnlog.session import Session
 
 SOURCE = "compaction"  # the kind of the source of a message that stands for a range
