@@ -17,7 +17,7 @@ from turnlog.stores.sql.packing import (
     PACKED,
     UNPACKED_MAX,
     BadRow,
-    Zstd,
+    Coder,
     pack_bytes,
     unpack_bytes,
 )
@@ -36,7 +36,7 @@ def hash_of(stretch: bytes) -> bytes:
     return sha256(stretch).digest()[:_HASH_SIZE]
 
 
-def pack_long(raw: bytes, blobs: dict[bytes, bytes], zstd: Zstd) -> bytes:
+def pack_long(raw: bytes, blobs: dict[bytes, bytes], compress: Coder) -> bytes:
     """A payload over `LONG` in stored form; what was cut out of it is added to `blobs`."""
     cuts: list[tuple[int, bytes]] = []
     rest: list[bytes] = []
@@ -45,18 +45,18 @@ def pack_long(raw: bytes, blobs: dict[bytes, bytes], zstd: Zstd) -> bytes:
         stretch = raw[start:end]
         key = hash_of(stretch)
         if key not in blobs:
-            blobs[key] = pack_bytes(stretch, zstd)
+            blobs[key] = pack_bytes(stretch, compress)
         rest.append(raw[done:start])
         cuts.append((start, key))
         done = end
     rest.append(raw[done:])
     if not cuts:
-        packed = pack_bytes(raw, zstd)
+        packed = pack_bytes(raw, compress)
         return packed if packed.startswith(PACKED) else raw
-    return CUT + _encode((cuts, pack_bytes(b"".join(rest), zstd)))
+    return CUT + _encode((cuts, pack_bytes(b"".join(rest), compress)))
 
 
-def unpack_long(stored: bytes, blob: Callable[[bytes], bytes], zstd: Zstd) -> bytes:
+def unpack_long(stored: bytes, blob: Callable[[bytes], bytes], decompress: Coder) -> bytes:
     """The payload of the form CUT; `blob` gives the stored bytes of a hash or a LookupError.
 
     Raises:
@@ -64,7 +64,7 @@ def unpack_long(stored: bytes, blob: Callable[[bytes], bytes], zstd: Zstd) -> by
         msgspec.DecodeError, zstandard.ZstdError: not what was written.
     """
     cuts, rest = _decode(memoryview(stored)[1:])
-    rest = unpack_bytes(rest, zstd)
+    rest = unpack_bytes(rest, decompress)
     parts: list[bytes] = []
     size, used = 0, 0  # of the payload, and of the rest
     for start, key in cuts:
@@ -72,7 +72,7 @@ def unpack_long(stored: bytes, blob: Callable[[bytes], bytes], zstd: Zstd) -> by
             raise BadRow(f"a blob is said to stand at {start}")
         parts.append(rest[used : used + start - size])
         used += start - size
-        parts.append(_stretch(key, blob, zstd))
+        parts.append(_stretch(key, blob, decompress))
         size = start + len(parts[-1])
         if size > UNPACKED_MAX:
             raise BadRow(f"it unpacks to more than {UNPACKED_MAX} bytes")
@@ -80,12 +80,12 @@ def unpack_long(stored: bytes, blob: Callable[[bytes], bytes], zstd: Zstd) -> by
     return b"".join(parts)
 
 
-def _stretch(key: bytes, blob: Callable[[bytes], bytes], zstd: Zstd) -> bytes:
+def _stretch(key: bytes, blob: Callable[[bytes], bytes], decompress: Coder) -> bytes:
     try:
         stored = blob(key)
     except LookupError:
         raise BadRow(f"the blob {key.hex()} is missing") from None
-    stretch = unpack_bytes(stored, zstd)
+    stretch = unpack_bytes(stored, decompress)
     if hash_of(stretch) != key:
         raise BadRow(f"the blob {key.hex()} holds something else")
     return stretch

@@ -31,8 +31,10 @@ from turnlog.stores.sql.packing import (
     UNPACKED_MAX,
     UNREADABLE,
     BadRow,
-    Zstd,
+    Coder,
     borrow,
+    compressor,
+    decompressor,
     give_back,
     pack_bytes,
     unpack_bytes,
@@ -47,6 +49,7 @@ MAX_CHUNK = 1 << 20
 """A longer chunk has a row of its own among the events."""
 MAX_MESSAGE = 4 << 20
 """A longer message is no dictionary: every reading of its chunks would have to load it."""
+_LEVEL = 6  # finds more in the message, at no cost beside that of making it a dictionary
 _FAR = 1 << 60  # milliseconds between two chunks: beyond it a gap may not fit into 64 bits
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_RUN)]
@@ -84,9 +87,9 @@ def is_packable(event: AnyEvent) -> bool:
     )
 
 
-def pack_chunks(chunks: Sequence[AnyEvent], zstd: Zstd) -> list[ChunkRow]:
+def pack_chunks(chunks: Sequence[AnyEvent], compress: Coder) -> list[ChunkRow]:
     """Packable events in ascending order as rows."""
-    return [_row(run, _parts(run), zstd) for run in _runs(chunks)]
+    return [_row(run, _parts(run), compress) for run in _runs(chunks)]
 
 
 def repack(chunks: Sequence[AnyEvent], message: AnyEvent) -> list[ChunkRow] | None:
@@ -104,12 +107,12 @@ def repack(chunks: Sequence[AnyEvent], message: AnyEvent) -> list[ChunkRow] | No
     usual = borrow()
     try:
         if len(message.raw) > MAX_MESSAGE:
-            return [_row(run, _parts(run), usual) for run in runs]
-        leaning = Zstd(V1 + message.raw)
+            return [_row(run, _parts(run), usual.compress) for run in runs]
+        leaning = compressor(V1 + message.raw, _LEVEL)
         rows: list[ChunkRow] = []
         for run in runs:
             parts = _parts(run)
-            plain = _row(run, parts, usual)
+            plain = _row(run, parts, usual.compress)
             row = _row(run, parts, leaning, message.seq, message.raw)
             rows.append(row if len(row.data) < len(plain.data) else plain)
         return rows
@@ -135,9 +138,9 @@ def from_chunks(
         if first < 0 or not counts or sum(counts) != last - first + 1 or last - first >= MAX_RUN:
             raise BadRow(f"it holds {sum(counts)} chunks")
         if message is None:
-            words = unpack_bytes(packed, usual)
+            words = unpack_bytes(packed, usual.decompress)
         else:
-            words = unpack_bytes(packed, Zstd(V1 + payload), PACKED_BY_MESSAGE)
+            words = unpack_bytes(packed, decompressor(V1 + payload), PACKED_BY_MESSAGE)
         return _events(first, (time, gaps, counts, lengths), words)
     except UNREADABLE as error:
         reason = str(error).partition("\n")[0]
@@ -209,13 +212,13 @@ def _ends(raw: bytes) -> tuple[bytes, bytes]:
 def _row(
     run: Sequence[AnyEvent],
     parts: tuple[_Told, bytes],
-    zstd: Zstd,
+    compress: Coder,
     message: int | None = None,
     payload: bytes = b"",
 ) -> ChunkRow:
     first, last = run[0].seq, run[-1].seq
     told, words = parts
-    packed = pack_bytes(words, zstd, PACKED if message is None else PACKED_BY_MESSAGE)
+    packed = pack_bytes(words, compress, PACKED if message is None else PACKED_BY_MESSAGE)
     data = _encode((*told, packed))
     return ChunkRow(first, last, message, data, _sum(first, last, message, data, payload))
 

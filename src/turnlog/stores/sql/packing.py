@@ -11,7 +11,8 @@ A frame always says how large its content is, which bounds what a hostile one ma
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import zstandard
 
@@ -22,10 +23,11 @@ PLAIN, PACKED, PACKED_BY_MESSAGE, CUT = b"\x00", b"\x01", b"\x02", b"\x03"
 MIN_PACKED = 48
 """Shorter payloads gain nothing: measured."""
 UNPACKED_MAX = 96 << 20
+WIDE = 0x80
+"""From this first byte of a frame on, the size of its content has four bytes or eight."""
 MAGIC = b"\x28\xb5\x2f\xfd"
 
-_LEVEL = 1  # with the entropy tables of the dictionary, higher ones cost time and save nothing
-_WIDE = 0x80  # of a frame's first byte: its content's size has four bytes or eight
+LEVEL = 1  # with the entropy tables of the dictionary, higher ones cost time and save nothing
 
 
 class BadRow(ValueError):
@@ -50,39 +52,44 @@ UNREADABLE = (
 """What unpacking a row raises that is not what was written."""
 
 
-class Zstd:
-    """A compressor and a decompressor with one dictionary; for one thread at a time.
+Coder = Callable[[bytes], bytes]
 
-    Attributes:
-        compress: bytes to a frame.
-        decompress: a frame to bytes; its size must have been looked at (`check_size`).
-    """
 
-    __slots__ = ("compress", "decompress")
+def compressor(words: bytes, level: int) -> Coder:
+    """Bytes to a frame, with a dictionary; for one thread at a time."""
+    made: Any = zstandard.ZstdCompressionDict(words, dict_type=zstandard.DICT_TYPE_FULLDICT)
+    made.precompute_compress(level=level)
+    return zstandard.ZstdCompressor(
+        level=level,
+        dict_data=made,
+        write_checksum=False,
+        write_content_size=True,
+        write_dict_id=False,
+    ).compress
 
-    def __init__(self, content: bytes, *, digested: bool = False) -> None:
-        words: Any = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_FULLDICT)
-        if digested:
-            words.precompute_compress(level=_LEVEL)
-        self.compress = zstandard.ZstdCompressor(
-            level=_LEVEL,
-            dict_data=words,
-            write_checksum=False,
-            write_content_size=True,
-            write_dict_id=False,
-        ).compress
-        self.decompress = zstandard.ZstdDecompressor(dict_data=words).decompress
+
+def decompressor(words: bytes) -> Coder:
+    """A frame to bytes, with a dictionary; `check_size` comes first. For one thread at a time."""
+    made = zstandard.ZstdCompressionDict(words, dict_type=zstandard.DICT_TYPE_FULLDICT)
+    return zstandard.ZstdDecompressor(dict_data=made).decompress
+
+
+class Zstd(NamedTuple):
+    """Both ways with dictionary V1."""
+
+    compress: Coder
+    decompress: Coder
 
 
 _idle: list[Zstd] = []
 
 
 def borrow() -> Zstd:
-    """A `Zstd` of dictionary V1 that no one else uses; give it back with `give_back`."""
+    """A `Zstd` that no other thread uses; give it back with `give_back`."""
     try:
         return _idle.pop()
     except IndexError:
-        return Zstd(V1, digested=True)
+        return Zstd(compressor(V1, LEVEL), decompressor(V1))
 
 
 give_back = _idle.append
@@ -95,27 +102,27 @@ def check_size(stored: bytes) -> None:
         BadRow: it does.
         zstandard.ZstdError: it is no frame.
     """
-    if len(stored) > 1 and stored[1] >= _WIDE:
+    if len(stored) > 1 and stored[1] >= WIDE:
         size = zstandard.frame_content_size(MAGIC + stored[1:19])
         if size > UNPACKED_MAX:
             raise BadRow(f"it unpacks to {size} bytes, expected at most {UNPACKED_MAX}")
 
 
-def pack(raw: bytes, zstd: Zstd) -> bytes:
+def pack(raw: bytes, compress: Coder) -> bytes:
     """JSON in its smaller form: as it is, or PACKED."""
     if len(raw) < MIN_PACKED:
         return raw
-    frame = zstd.compress(raw)
+    frame = compress(raw)
     return PACKED + frame[4:] if len(frame) - 3 < len(raw) else raw
 
 
-def pack_bytes(raw: bytes, zstd: Zstd, prefix: bytes = PACKED) -> bytes:
+def pack_bytes(raw: bytes, compress: Coder, prefix: bytes = PACKED) -> bytes:
     """Any bytes in their smaller form: PLAIN, or packed under a prefix."""
-    frame = zstd.compress(raw)
+    frame = compress(raw)
     return prefix + frame[4:] if len(frame) - 4 < len(raw) else PLAIN + raw
 
 
-def unpack_bytes(stored: bytes, zstd: Zstd, prefix: bytes = PACKED) -> bytes:
+def unpack_bytes(stored: bytes, decompress: Coder, prefix: bytes = PACKED) -> bytes:
     """What `pack_bytes` was given.
 
     Raises:
@@ -127,4 +134,4 @@ def unpack_bytes(stored: bytes, zstd: Zstd, prefix: bytes = PACKED) -> bytes:
     if not stored.startswith(prefix):
         raise BadRow(f"no such form of stored bytes: {stored[:1].hex() or 'none'}")
     check_size(stored)
-    return zstd.decompress(MAGIC + stored[1:])
+    return decompress(MAGIC + stored[1:])

@@ -23,10 +23,12 @@ from turnlog.stores.sql.checking import check_json
 from turnlog.stores.sql.chunks import CHUNK, ChunkRow, is_packable, pack_chunks
 from turnlog.stores.sql.packing import (
     CUT,
+    MAGIC,
     PACKED,
     UNREADABLE,
+    WIDE,
     BadRow,
-    Zstd,
+    Coder,
     borrow,
     give_back,
     pack,
@@ -66,14 +68,14 @@ def to_rows(events: Sequence[AnyEvent]) -> Rows:
             if event.type == CHUNK and is_packable(event):
                 chunks.append(event)
             else:
-                rows.events.append(_row(event, rows.blobs, zstd))
-        rows.chunks.extend(pack_chunks(chunks, zstd))
+                rows.events.append(_row(event, rows.blobs, zstd.compress))
+        rows.chunks.extend(pack_chunks(chunks, zstd.compress))
     finally:
         give_back(zstd)
     return rows
 
 
-def _row(event: AnyEvent, blobs: dict[bytes, bytes], zstd: Zstd) -> EventRow:
+def _row(event: AnyEvent, blobs: dict[bytes, bytes], compress: Coder) -> EventRow:
     name = event.type
     if name not in EVENT_TYPES:
         name = _stored_name(name)
@@ -84,15 +86,15 @@ def _row(event: AnyEvent, blobs: dict[bytes, bytes], zstd: Zstd) -> EventRow:
     if event.source_event_seqs is not None:
         cited = jsontext.encode(pack_seqs(event.source_event_seqs)).decode()
     if event.extra:
-        extra = _stored(jsontext.encode(event.extra), blobs, zstd)
-    data = _stored(event.raw, blobs, zstd)
+        extra = _stored(jsontext.encode(event.extra), blobs, compress)
+    data = _stored(event.raw, blobs, compress)
     ignorable = 1 if event.ignorable else None
     total = _sum(event.seq, name, event.time, data, op, cited, ignorable, extra)
     return EventRow(event.seq, name, event.time, data, op, cited, ignorable, extra, total)
 
 
-def _stored(raw: bytes, blobs: dict[bytes, bytes], zstd: Zstd) -> bytes:
-    return pack(raw, zstd) if len(raw) <= LONG else pack_long(raw, blobs, zstd)
+def _stored(raw: bytes, blobs: dict[bytes, bytes], compress: Coder) -> bytes:
+    return pack(raw, compress) if len(raw) <= LONG else pack_long(raw, blobs, compress)
 
 
 def _stored_name(name: str) -> str:
@@ -121,38 +123,74 @@ def from_row(row: tuple[Any, ...], blob: Callable[[bytes], bytes]) -> AnyEvent:
     Raises:
         BadRow: the row is not what was written.
     """
-    return from_rows((row,), blob)[0]
+    zstd = borrow()
+    try:
+        event = _event(row, blob, zstd.decompress)
+        check_json((event.raw,))
+    except UNREADABLE as error:
+        seq = row[0] if row and type(row[0]) is int else None
+        reason = str(error).partition("\n")[0]
+        raise BadRow(f"event {seq}: {reason}", seq) from error
+    finally:
+        give_back(zstd)
+    return event
 
 
 def from_rows(rows: Iterable[tuple[Any, ...]], blob: Callable[[bytes], bytes]) -> list[AnyEvent]:
-    """The events of many rows: as `from_row` of each.
+    """The events of many rows: as `from_row` of each, at little more than half the cost.
 
     Raises:
         BadRow: of the first row that is not what was written; `BadRow.seq` says which.
     """
-    events: list[AnyEvent] = []
+    rows = list(rows)
     zstd = borrow()
     try:
-        for row in rows:
-            try:
-                events.append(_event(row, blob, zstd))
-            except UNREADABLE as error:
-                reason = str(error).partition("\n")[0]
-                seq = row[0] if row and type(row[0]) is int else None
-                raise BadRow(f"event {seq}: {reason}", seq) from error
+        events = _usual_events(rows, blob, zstd.decompress)
+        check_json([event.raw for event in events])
+    except (*UNREADABLE, IndexError):
+        return [from_row(row, blob) for row in rows]
     finally:
         give_back(zstd)
     return events
 
 
-def _event(row: tuple[Any, ...], blob: Callable[[bytes], bytes], zstd: Zstd) -> AnyEvent:
+def _usual_events(
+    rows: list[tuple[Any, ...]], blob: Callable[[bytes], bytes], decompress: Coder
+) -> list[AnyEvent]:
+    """As `_event` of each, which the usual rows need not call."""
+    events: list[AnyEvent] = []
+    kinds, prefix = EVENT_TYPES, PACKED[0]  # looked up once
+    for row in rows:
+        seq, name, time, data, op, cited, ignorable, extra, total = row
+        kind = kinds.get(name)
+        if (
+            cited is not None
+            or ignorable is not None
+            or extra is not None
+            or kind is None
+            or data[0] != prefix
+            or data[1] >= WIDE
+            or (op is not None and op != "append")
+            or type(seq) is not int
+            or type(time) is not int
+            or seq < 0
+        ):
+            events.append(_event(row, blob, decompress))
+            continue
+        if crc32(data, crc32(f"{seq} {name} {time} {op} {None} {None}".encode())) != total:
+            raise BadRow("its sum is wrong")
+        raw = decompress(MAGIC + data[1:])
+        events.append(Event(name, seq, time, raw, op, None, False, None, kind.read))
+    return events
+
+
+def _event(row: tuple[Any, ...], blob: Callable[[bytes], bytes], decompress: Coder) -> AnyEvent:
     seq, name, time, data, op, cited, ignorable, extra, total = row
     if _sum(seq, name, time, data, op, cited, ignorable, extra) != total:
         raise BadRow("its sum is wrong")
     if type(seq) is not int or type(time) is not int or type(name) is not str or seq < 0:
         raise BadRow("its columns are of other types than expected")
-    raw = _payload(data, blob, zstd)
-    check_json((raw,))
+    raw = _payload(data, blob, decompress)
     kind = EVENT_TYPES.get(name)
     if kind is None and name.startswith('"'):
         name = json.loads(name)
@@ -166,16 +204,16 @@ def _event(row: tuple[Any, ...], blob: Callable[[bytes], bytes], zstd: Zstd) -> 
     if cited is not None:
         cited = unpack_seqs(jsontext.decode(cited.encode()), seq)
     if extra is not None:
-        extra = _extra(_payload(extra, blob, zstd))
+        extra = _extra(_payload(extra, blob, decompress))
     return make_event(
         name, seq, time, raw, op, cited, ignorable=ignorable == 1, extra=extra, reading=reading
     )
 
 
-def _payload(stored: bytes, blob: Callable[[bytes], bytes], zstd: Zstd) -> bytes:
+def _payload(stored: bytes, blob: Callable[[bytes], bytes], decompress: Coder) -> bytes:
     if stored.startswith(PACKED):
-        return unpack_bytes(stored, zstd)
-    return unpack_long(stored, blob, zstd) if stored.startswith(CUT) else stored
+        return unpack_bytes(stored, decompress)
+    return unpack_long(stored, blob, decompress) if stored.startswith(CUT) else stored
 
 
 _ENVELOPE = frozenset({"type", "seq", "time", "data", "sourceEventSeqs", "surfaceOp", "ignorable"})
