@@ -168,11 +168,6 @@ def find_tool(name: str) -> Any:
 
 def system_in_force(session: Session) -> str | None:
     """The system text of the last request, so that a session goes on as it was."""
-    from turnlog.events import RequestHeader
+    from turnlog.views.loop import loop_fold
 
-    for event in reversed(session.events):
-        if event.type == "request/header" and isinstance(event.data, RequestHeader):
-            header = event.data.header
-            if "examples" not in (header.extra or {}):  # a forced tool step has a text of its own
-                return header.system
-    return None
+    return session.fold(loop_fold).system

@@ -189,7 +189,7 @@ def _post(
         async with store_of(options) as store:
             session = await read_session(store, id)
             command, owner = make(session), await _owner(store, id)
-            if owner is None and not is_suspended(session.header, session.events):
+            if owner is None and not is_suspended(session.header, session.held):
                 raise TurnlogError(
                     f"session {id!r}: its turn was interrupted; "
                     f"{command_line(['repair', id], options)} closes it"

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from turnlog import jsontext
 from turnlog.cli import screen
-from turnlog.events import Header, ModelConfig, RequestHeader
+from turnlog.events import Header, ModelConfig
+from turnlog.views.loop import loop_fold
 
 if TYPE_CHECKING:
     from turnlog.session import Session
@@ -62,10 +63,7 @@ def message_list(session: Session, provider: Provider) -> Any:
 
 def header_at(session: Session, at: int | None) -> Header | None:
     """The header in force after event `at`, if any was logged."""
-    for event in reversed(session.events):
-        if (at is None or event.seq <= at) and isinstance(event.data, RequestHeader):
-            return event.data.header
-    return None
+    return session.fold(loop_fold, at).header
 
 
 def rebuilt(session: Session, request: Request) -> tuple[bytes, bool]:

@@ -41,13 +41,12 @@ def tail(
 
     async def work() -> None:
         async with store_of(options) as store:
-            session = await read_session(store, id)
+            session = await read_session(store, id, "surface")
             start = max(session.next_seq - LAST, 0) if from_ is None else from_
             last = start - 1
-            for event in session.events:
-                if event.seq >= start:
-                    _say(event, json=options.json)
-                    last = event.seq
+            for event in await session.read_events(start):
+                _say(event, json=options.json)
+                last = event.seq
             if follow:
                 async for event in store.tail(id, after=last):
                     _say(event, json=options.json)

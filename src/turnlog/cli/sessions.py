@@ -14,6 +14,7 @@ from turnlog.errors import NoSuchEvent, NoSuchSession, StoreError
 if TYPE_CHECKING:
     from turnlog.session import Session
     from turnlog.stores.live import StoredSession
+    from turnlog.stores.resuming import Load
     from turnlog.stores.store import Store
 
 T = TypeVar("T")
@@ -65,14 +66,19 @@ async def store_of(options: Options, *, make: bool = False) -> AsyncGenerator[St
         yield store
 
 
-async def read_session(store: Store, session_id: str) -> StoredSession:
+async def read_session(store: Store, session_id: str, load: Load = "all") -> StoredSession:
     """A reader of a session.
+
+    Args:
+        store: where it is.
+        session_id: which.
+        load: as for `Store.session`; "surface" where what the model sees now is enough.
 
     Raises:
         NoSuchSession: there is none; says what there is.
     """
     try:
-        return await store.read(session_id)
+        return await store.read(session_id, load=load)
     except NoSuchSession:
         raise await no_session(store, session_id) from None
 

@@ -27,6 +27,8 @@ from turnlog.records import Record, flatten
 
 R = TypeVar("R", bound=Record)
 
+FORCED = "examples"
+"""What the header of a forced tool step has besides: worked examples for a model without tools."""
 ACCEPTED_KEPT = 1024
 """How many accepted commands a record names: one is looked up only while it is still queued."""
 
@@ -39,6 +41,7 @@ class LoopState:
         open: whether that turn has not ended.
         step: the number of its last step.
         header, header_is_ours: the last request header, and whether it follows the last seed end.
+        system: the last header's system text, those of forced tool steps left out.
         accepted: the ids of inbox commands that were accepted, in order.
         unfinished: an accepted prompt, or steering, whose message a crash cut off.
         undone: accepted decisions that a crash cut off before they were logged, by call id.
@@ -53,6 +56,7 @@ class LoopState:
         self.step = 0
         self.header: Header | None = None
         self.header_is_ours = False
+        self.system: str | None = None
         self.accepted: dict[str, None] = {}
         self.unfinished: Prompt | Steer | None = None
         self.undone: dict[str, Approve | Deny] = {}
@@ -89,6 +93,8 @@ class LoopFold:
                 data = event.data
                 if isinstance(data, RequestHeader):
                     state.header, state.header_is_ours = data.header, True
+                    if FORCED not in (data.header.extra or {}):
+                        state.system = data.header.system
             case "inbox/accepted":
                 self._accepted(state, event.data)
             case "user/message" if event.surface_op == "append":
@@ -130,6 +136,7 @@ class LoopFold:
             if state.header is None
             else flatten(RequestHeader(state.header, "resume")),
             "headerIsOurs": state.header_is_ours,
+            "system": state.system,
             "accepted": list(islice(reversed(state.accepted), ACCEPTED_KEPT))[::-1],
             "unfinished": None if state.unfinished is None else flatten(state.unfinished),
             "undone": {call: flatten(command) for call, command in state.undone.items()},
@@ -148,7 +155,7 @@ class LoopFold:
         state.turn, state.open, state.step = value["turn"], value["open"], value["step"]
         if value["header"] is not None:
             state.header = _read(RequestHeader, "request/header", value["header"]).header
-        state.header_is_ours = value["headerIsOurs"]
+        state.header_is_ours, state.system = value["headerIsOurs"], value["system"]
         state.accepted = dict.fromkeys(value["accepted"])
         if value["unfinished"] is not None:
             unfinished = decode_command(encode(value["unfinished"]))
