@@ -11,6 +11,7 @@ A frame always says how large its content is, which bounds what a hostile one ma
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ from turnlog.errors import AdmissionError
 from turnlog.stores.sql.dictionary import V1
 
 PLAIN, PACKED, PACKED_BY_MESSAGE, CUT = b"\x00", b"\x01", b"\x02", b"\x03"
+JSON = 9
+"""What JSON begins with is not below this."""
 MIN_PACKED = 48
 """Shorter payloads gain nothing: measured."""
 UNPACKED_MAX = 96 << 20
@@ -47,6 +50,7 @@ UNREADABLE = (
     AdmissionError,
     TypeError,  # a column of another type than it should have
     OverflowError,
+    struct.error,
     zstandard.ZstdError,
 )
 """What unpacking a row raises that is not what was written."""

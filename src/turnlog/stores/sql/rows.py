@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from struct import Struct
 from typing import Any, NamedTuple
 from zlib import crc32
 
 from turnlog import jsontext
 from turnlog.codec import pack_seqs, unpack_seqs
-from turnlog.events import EVENT_TYPES, AnyEvent, Event
+from turnlog.events import CORE_TYPES, EVENT_TYPES, AnyEvent, Event
 from turnlog.jsontext import is_object
 from turnlog.log import make_event
 from turnlog.stores.sql.blobs import LONG, pack_long, unpack_long
@@ -23,6 +24,7 @@ from turnlog.stores.sql.checking import check_json
 from turnlog.stores.sql.chunks import CHUNK, ChunkRow, is_packable, pack_chunks
 from turnlog.stores.sql.packing import (
     CUT,
+    JSON,
     MAGIC,
     PACKED,
     UNREADABLE,
@@ -103,6 +105,9 @@ def _stored_name(name: str) -> str:
     return name if plain else json.dumps(name)
 
 
+_numbers = Struct("<qq").pack
+
+
 def _sum(
     seq: int,
     name: str,
@@ -113,8 +118,24 @@ def _sum(
     ignorable: int | None,
     extra: bytes | None,
 ) -> int:
-    total = crc32(data, crc32(f"{seq} {name} {time} {op} {cited} {ignorable}".encode()))
+    start = _start(name, op, cited, ignorable)
+    total = crc32(data, crc32(_numbers(seq, time), start))
     return total if extra is None else crc32(extra, total)
+
+
+def _start(
+    name: str, op: str | None, cited: str | None = None, ignorable: int | None = None
+) -> int:
+    return crc32(f"{name} {op} {cited} {ignorable}".encode())
+
+
+# Of the usual rows: what their sum starts with, and how their payload is read.
+_USUAL = {
+    (name, op): (_start(name, op), kind.read)
+    for name, kind in CORE_TYPES.items()
+    for op in (None, "append")
+}
+_AT_ONCE = 128  # rows that are checked together; more of them would leave the processor's cache
 
 
 def from_row(row: tuple[Any, ...], blob: Callable[[bytes], bytes]) -> AnyEvent:
@@ -143,10 +164,13 @@ def from_rows(rows: Iterable[tuple[Any, ...]], blob: Callable[[bytes], bytes]) -
         BadRow: of the first row that is not what was written; `BadRow.seq` says which.
     """
     rows = list(rows)
+    events: list[AnyEvent] = []
     zstd = borrow()
     try:
-        events = _usual_events(rows, blob, zstd.decompress)
-        check_json([event.raw for event in events])
+        for start in range(0, len(rows), _AT_ONCE):
+            found = _usual_events(rows[start : start + _AT_ONCE], blob, zstd.decompress)
+            check_json([event.raw for event in found])
+            events += found
     except (*UNREADABLE, IndexError):
         return [from_row(row, blob) for row in rows]
     finally:
@@ -159,28 +183,28 @@ def _usual_events(
 ) -> list[AnyEvent]:
     """As `_event` of each, which the usual rows need not call."""
     events: list[AnyEvent] = []
-    kinds, prefix = EVENT_TYPES, PACKED[0]  # looked up once
+    usual, packed = _USUAL, PACKED[0]
     for row in rows:
         seq, name, time, data, op, cited, ignorable, extra, total = row
-        kind = kinds.get(name)
+        found = usual.get((name, op))
+        form = data[0]
         if (
-            cited is not None
+            found is None
+            or cited is not None
             or ignorable is not None
             or extra is not None
-            or kind is None
-            or data[0] != prefix
-            or data[1] >= WIDE
-            or (op is not None and op != "append")
-            or type(seq) is not int
-            or type(time) is not int
+            or form < packed
+            or (form == packed and data[1] >= WIDE)
+            or packed < form < JSON
             or seq < 0
         ):
             events.append(_event(row, blob, decompress))
             continue
-        if crc32(data, crc32(f"{seq} {name} {time} {op} {None} {None}".encode())) != total:
+        start, read = found
+        if crc32(data, crc32(_numbers(seq, time), start)) != total:
             raise BadRow("its sum is wrong")
-        raw = decompress(MAGIC + data[1:])
-        events.append(Event(name, seq, time, raw, op, None, False, None, kind.read))
+        raw = decompress(MAGIC + data[1:]) if form == packed else data
+        events.append(Event(name, seq, time, raw, op, None, False, None, read))
     return events
 
 
