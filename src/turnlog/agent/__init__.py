@@ -2,6 +2,7 @@
 
 from turnlog.agent.approval import ApprovalRequest, ask_on_terminal
 from turnlog.agent.loop import ReactLoopAgent
+from turnlog.agent.recalling import recall_tool
 from turnlog.agent.results import TurnResult
 from turnlog.agent.tools import InvalidTool, Tool, ToolAborted, tool
 from turnlog.agent.turn import AgentBusy, Turn
@@ -16,5 +17,6 @@ __all__ = [
     "Turn",
     "TurnResult",
     "ask_on_terminal",
+    "recall_tool",
     "tool",
 ]
