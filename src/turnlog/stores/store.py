@@ -31,6 +31,8 @@ from turnlog.stores.port import (
     SessionInfo,
 )
 from turnlog.stores.resuming import Load, open_log
+from turnlog.stores.scanning import scan
+from turnlog.stores.searching import Hit, Searcher, asked_for
 from turnlog.stores.writer import Outbox, Writer
 from turnlog.upcasts import reread
 
@@ -285,6 +287,57 @@ class Store:
         """All sessions, the last active first; one bad session hides no other."""
         self._open_writer()
         return self.backend.sessions()
+
+    async def search(
+        self,
+        text: str,
+        *,
+        session: str | None = None,
+        include_tools: bool = False,
+        include_context: bool = False,
+        include_shadowed: bool = True,
+        limit: int = 20,
+        skip: int = 0,
+    ) -> list[Hit]:
+        """Messages that hold all the words of a text, best first: full-text search.
+
+        Case, width and accents do not matter; `"…"` is a phrase, `word*` the beginning of a word;
+        Chinese, Japanese, Korean and Thai need no spaces. What is searched is what was made
+        durable, including what a compaction took from the model's view: it was said.
+
+        A fork's inherited messages are found once, in its parent; with `session` in the fork, too.
+
+        SQLite keeps an index, made when a file is first searched, which takes a while then. The
+        others read every session, one after the other.
+
+        Args:
+            text: what to look for.
+            session: look in this one only.
+            include_tools: also look in tool calls, their results, and reasoning.
+            include_context: also in what no person typed: context, system text, and the summaries
+                that stand for what was compacted.
+            include_shadowed: also find messages that the model sees no longer.
+            limit: the most hits to give, up to 1,000.
+            skip: how many better hits to leave out.
+
+        Raises:
+            InvalidSearch: there is no word in the text, or there are too many.
+            NoSuchSession: `session` does not exist.
+        """
+        self._open_writer()
+        wanted = asked_for(
+            text,
+            session,
+            tools=include_tools,
+            context=include_context,
+            shadowed=include_shadowed,
+            limit=limit,
+            skip=skip,
+        )
+        backend = self.backend
+        if isinstance(backend, Searcher):
+            return await backend.search(wanted)
+        return await scan(backend, wanted)
 
     async def tail(self, session_id: str, after: int | None = None) -> AsyncIterator[AnyEvent]:
         """Events as they become durable, from whichever process; never ends by itself.
