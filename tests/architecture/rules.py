@@ -104,6 +104,7 @@ IMPURE_CALLS = frozenset({"breakpoint", "input", "open", "print"})
 # Installed package -> the only edges that may import it. `core` stands for the core.
 HOMES: Mapping[str, frozenset[str]] = {
     "anyio": frozenset(EDGES),
+    "apsw": frozenset({"stores"}),
     "cyclopts": frozenset({"cli"}),
     "msgspec": frozenset(EDGES) | {"core"},
     "rich": frozenset({"cli"}),
@@ -119,7 +120,6 @@ EXTRAS: Mapping[str, str] = {
     "server": "server",
     "stores.mysql": "mysql",
     "stores.postgres": "postgres",
-    "stores.sqlite": "sqlite",
     "testing": "testing",
 }
 

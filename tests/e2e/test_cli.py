@@ -211,20 +211,38 @@ def test_the_environment_names_the_store(demo: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_default_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a name the store is a private folder in the user's data folder."""
+    """Without a name the store is a private file in the user's data folder."""
     monkeypatch.delenv("TURNLOG_STORE", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert data_folder() == tmp_path / "turnlog"
-    folder = tmp_path / "turnlog" / "sessions"
+    file = tmp_path / "turnlog" / "sessions.db"
     for words, status in ((["ls"], 0), (["stats"], 1), (["show", "x"], 1)):
         result = turnlog(*words)
         assert (result.status, result.out) == (status, "")
-        assert str(folder) in result.err
-        assert not folder.exists()
+        assert str(file) in result.err
+        assert not file.exists()
     done("doctor")
     (tmp_path / "list.json").write_text('[{"role":"user","content":"hi"}]')
     done("import", tmp_path / "list.json")
-    assert folder.stat().st_mode & 0o777 == 0o700
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_from_before_is_still_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sessions kept in a folder are listed and go on there until they are copied to the file."""
+    monkeypatch.delenv("TURNLOG_STORE", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder, file = tmp_path / "turnlog" / "sessions", tmp_path / "turnlog" / "sessions.db"
+    (tmp_path / "list.json").write_text('[{"role":"user","content":"hi"}]')
+    done("import", tmp_path / "list.json", "--store", f"jsonl:{folder}")
+    assert "list" in done("ls").out
+    assert f"turnlog copy jsonl:{folder} sqlite:{file}" in " ".join(done("doctor").out.split())
+    assert not file.exists()
+    done("copy", f"jsonl:{folder}", f"sqlite:{file}")
+    assert "list" in done("ls").out
+    done("import", tmp_path / "list.json", "--on-conflict", "rename")
+    assert "brings what is only in it" in " ".join(done("doctor").out.split())
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from turnlog.cli.options import older_folder
 from turnlog.cli.screen import counted
-from turnlog.cli.sessions import folder_of, run_async
+from turnlog.cli.sessions import path_of, run_async
 from turnlog.errors import TurnlogError
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _USES = {
     "openai": "models.openai",
     "postgres": "stores.postgres",
     "server": "server",
-    "sqlite": "stores.sqlite",
 }
 
 
@@ -119,6 +119,8 @@ def _store(options: Options) -> Iterator[Check]:
     else:
         yield Check("durability", "ok", f"{durability}: what was flushed survives a power cut")
     yield from _permissions(url)
+    if options.is_default:
+        yield from _older(url)
 
 
 def _bad(infos: list[SessionInfo]) -> Iterator[Check]:
@@ -136,13 +138,29 @@ def _bad(infos: list[SessionInfo]) -> Iterator[Check]:
 
 
 def _permissions(url: str) -> Iterator[Check]:
-    """Whether anyone but the user can read the store's folder."""
-    folder = folder_of(url)
-    if folder is None or os.name != "posix" or not folder.exists():
+    """Whether anyone but the user can read the store's folder or file."""
+    path = path_of(url)
+    if path is None or os.name != "posix" or not path.exists():
         return
-    mode = folder.stat().st_mode & 0o777
+    mode = path.stat().st_mode & 0o777
     if mode & 0o077:
-        detail = f"{folder} can be entered by others (mode {mode:o}): chmod 700 it"
+        what, wanted = ("entered", "700") if path.is_dir() else ("read", "600")
+        detail = f"{path} can be {what} by others (mode {mode:o}): chmod {wanted} it"
         yield Check("permissions", "warning", detail)
     else:
-        yield Check("permissions", "ok", f"{folder} is private")
+        yield Check("permissions", "ok", f"{path} is private")
+
+
+def _older(url: str) -> Iterator[Check]:
+    """The folder from before, if there is one."""
+    folder = older_folder()
+    if folder is None:
+        return
+    older = f"jsonl:{folder}"
+    if url == older:
+        newer = f"sqlite:{folder.with_name('sessions.db')}"
+        detail = f"a folder, as before; one file is faster: turnlog copy {older} {newer}"
+        yield Check("store from before", "ok", detail)
+    else:
+        detail = f"{older} is there too: turnlog copy {older} {url} brings what is only in it"
+        yield Check("store from before", "warning", detail)

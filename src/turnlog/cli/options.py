@@ -21,8 +21,8 @@ class Options:
     store: Annotated[
         str | None,
         Parameter(
-            help="Where the sessions are, as in jsonl:DIR. Else $TURNLOG_STORE, else a folder of "
-            "the user's."
+            help="Where the sessions are: sqlite:FILE, jsonl:DIR. Else $TURNLOG_STORE, else "
+            "a file of the user's."
         ),
     ] = None
     json: Annotated[
@@ -46,8 +46,17 @@ class Options:
 
 
 def default_store() -> str:
-    """The store that is used when none is named."""
-    return f"jsonl:{data_folder() / 'sessions'}"
+    """The store that is used when none is named: a file, or the folder that is there instead."""
+    file, folder = data_folder() / "sessions.db", older_folder()
+    if folder is not None and not file.exists():
+        return f"jsonl:{folder}"
+    return f"sqlite:{file}"
+
+
+def older_folder() -> Path | None:
+    """The folder in which turnlog kept the user's sessions before it kept them in a file."""
+    folder = data_folder() / "sessions"
+    return folder if folder.is_dir() else None
 
 
 def data_folder() -> Path:

@@ -37,17 +37,17 @@ def _first(error: BaseException) -> BaseException:
     return error
 
 
-def folder_of(url: str) -> Path | None:
-    """The folder of a store that has one."""
+def path_of(url: str) -> Path | None:
+    """The folder or file of a store that has one."""
     scheme, _, place = url.partition(":")
     place = place.partition("?")[0]
-    return Path(place).expanduser() if scheme == "jsonl" and place else None
+    return Path(place).expanduser() if scheme in ("jsonl", "sqlite") and place else None
 
 
 def is_missing(options: Options) -> bool:
-    """Whether the store is a folder that is not there."""
-    folder = folder_of(options.url)
-    return folder is not None and not folder.exists()
+    """Whether the store is a folder or file that is not there."""
+    path = path_of(options.url)
+    return path is not None and not path.exists()
 
 
 @asynccontextmanager
@@ -61,7 +61,7 @@ async def store_of(options: Options, *, make: bool = False) -> AsyncGenerator[St
 
     if not make and is_missing(options):
         hint = " yet: turnlog run and turnlog import make it" if options.is_default else ""
-        raise StoreError(f"no store at {folder_of(options.url)}{hint}")
+        raise StoreError(f"no store at {path_of(options.url)}{hint}")
     async with open_store(options.url) as store:
         yield store
 
