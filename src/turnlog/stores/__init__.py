@@ -2,6 +2,7 @@
 
 memory:             forgets; `memory:NAME` is shared within the process
 jsonl:DIR           a folder of JSONL files; `jsonl:DIR?compress=zstd` compresses them
+sqlite:FILE         one SQLite file
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import parse_qsl
 
-from turnlog.errors import InvalidStoreUrl
+from turnlog.errors import InvalidStoreUrl, MissingExtra
 from turnlog.stores.port import Durability
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def open_store(url: str, *, durability: Durability = "turn") -> Store:
     """The store at `url`, to be used with `async with`.
 
     Args:
-        url: `memory:`, `memory:NAME`, `jsonl:DIR`, `jsonl:DIR?compress=zstd`.
+        url: `memory:`, `memory:NAME`, `jsonl:DIR`, `jsonl:DIR?compress=zstd`, `sqlite:FILE`.
         durability: "turn" (every 200 ms and at each flush, survives power loss), "event" (at
             once), "none" (survives the process only).
 
@@ -73,6 +74,26 @@ def _jsonl(
     return JsonlStore(Path(place).expanduser(), durability=durability, compress=compress == "zstd")
 
 
+def _sqlite(
+    url: str, place: str, options: dict[str, str], durability: Durability
+) -> SessionEventStore:
+    _no_more(url, options)
+    if not place:
+        msg = "sqlite: needs a file, as in sqlite:./sessions.db"
+        raise InvalidStoreUrl(msg)
+    if place == ":memory:":
+        msg = f"{url}: a store that forgets is called memory:"
+        raise InvalidStoreUrl(msg)
+    try:
+        from turnlog.stores.sqlite import SqliteStore
+    except ModuleNotFoundError as error:
+        if error.name != "apsw":
+            raise
+        msg = 'SQLite stores need the package apsw: pip install "turnlog[sqlite]"'
+        raise MissingExtra(msg) from None
+    return SqliteStore(Path(place).expanduser(), durability=durability)
+
+
 def _no_more(url: str, options: dict[str, str]) -> None:
     if options:
         msg = f"{url}: unknown option {next(iter(options))!r}"
@@ -82,6 +103,7 @@ def _no_more(url: str, options: dict[str, str]) -> None:
 _OPENERS: dict[str, Callable[[str, str, dict[str, str], Durability], SessionEventStore]] = {
     "memory": _memory,
     "jsonl": _jsonl,
+    "sqlite": _sqlite,
 }
 
 __all__ = ["open_store"]

@@ -1,0 +1,243 @@
+"""The open file: one connection that writes, a few that read, one that watches.
+
+SQLite frees a process's locks on a file when *any* descriptor of it is closed, so nothing here
+ever opens the database but SQLite itself.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import apsw
+
+from turnlog import _ambient
+from turnlog.errors import ForkedProcess, StoreClosed, StoreError
+from turnlog.stores.jsonl.files import open_file
+from turnlog.stores.sqlite.driver import Connection, connect
+from turnlog.stores.sqlite.failures import PATIENCE
+from turnlog.stores.sqlite.schema import migrate, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from turnlog.stores.port import Durability
+
+_POLL = 0.01
+_CACHE = 8 << 10  # KiB of pages that a connection keeps
+_CHECKPOINT = 2000  # pages of the WAL, after which a commit moves them into the file
+_WAL_LIMIT = 64 << 20  # bytes that the WAL's file keeps once it was moved
+
+_left_to_parent: list[Connection] = []  # never closed: they are another process's
+
+
+class Database:
+    """The connections of one handle. Every method is to be called in a worker thread.
+
+    Args:
+        path: the file.
+        url: for messages.
+        durability: see `Durability`.
+    """
+
+    def __init__(self, path: Path, url: str, durability: Durability) -> None:
+        self.path = path
+        self.url = url
+        self.read_only = False
+        self._durability = durability
+        self._immutable = False
+        self._pid = -1
+        self._file: tuple[int, int] = (-1, -1)
+        self._guard = threading.Lock()  # of what follows
+        self._writer: Connection | None = None
+        self._idle: list[Connection] = []
+        self._watcher: Connection | None = None
+        self._open = False
+        self._writing = threading.Lock()
+
+    # -- opening and closing -------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Connect; makes the file, private to its user, unless it is there.
+
+        Raises:
+            UnsupportedVersion: a newer schema.
+            StoreError: it is something else's.
+            apsw.Error, OSError: it cannot be opened.
+        """
+        self._pid = _ambient.process_id()
+        self.read_only = self._immutable = False
+        if not self.path.exists():
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _create(self.path)
+        if not os.access(self.path, os.W_OK) or not os.access(self.path.parent, os.W_OK):
+            self.read_only = True
+            self._open_readable()
+        else:
+            writer = self._connect(apsw.SQLITE_OPEN_READWRITE)
+            try:
+                self._prepare(writer)
+            except BaseException:
+                writer.close()
+                raise
+            self._writer = writer
+        self._file = self._identity()
+        self._open = True
+
+    def _prepare(self, db: Connection) -> None:
+        """Make a new file a store, or see that it is one."""
+        if version_of(db, self.url) == 0:
+            db.pragma("auto_vacuum", 2)  # incremental; only before the first table
+        deadline = time.monotonic() + PATIENCE
+        while True:  # SQLite does not wait by itself for who else switches to WAL
+            try:
+                db.pragma("journal_mode", "wal")
+                break
+            except (apsw.BusyError, apsw.LockedError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL)
+        db.pragma("synchronous", "off" if self._durability == "none" else "full")
+        db.pragma("wal_autocheckpoint", _CHECKPOINT)
+        db.pragma("journal_size_limit", _WAL_LIMIT)
+        migrate(db, self.url)
+
+    def _open_readable(self) -> None:
+        """See that the file can be read; without its WAL where the folder takes none."""
+        try:
+            db = self._connect(apsw.SQLITE_OPEN_READONLY)
+            try:
+                version = version_of(db, self.url)
+            except BaseException:
+                db.close()
+                raise
+        except (apsw.CantOpenError, apsw.ReadOnlyError):
+            wal = self.path.with_name(f"{self.path.name}-wal")
+            if wal.exists() and wal.stat().st_size:
+                raise  # what was written last is in there
+            self._immutable = True
+            db = self._connect(apsw.SQLITE_OPEN_READONLY)
+            version = version_of(db, self.url)
+        self._idle.append(db)
+        if version == 0:
+            msg = f"{self.url}: the file is empty, and nothing can be written to it"
+            raise StoreError(msg)
+
+    def _connect(self, flags: int) -> Connection:
+        name = str(self.path)
+        if self._immutable:
+            name = f"{self.path.as_uri()}?immutable=1"
+            flags |= apsw.SQLITE_OPEN_URI
+        db = connect(name, flags)
+        db.set_busy_timeout(int(PATIENCE * 1000))
+        db.pragma("cache_size", -_CACHE)
+        db.pragma("trusted_schema", 0)
+        db.pragma("cell_size_check", 1)  # damage is reported, not interpreted
+        return db
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        with self._guard:
+            found = [*self._idle, *filter(None, (self._watcher, self._writer))]
+            self._idle, self._watcher, self._writer, self._open = [], None, None, False
+        if _ambient.process_id() != self._pid:
+            _left_to_parent.extend(found)
+            return
+        for db in found:  # the writer last: who closes last moves the WAL into the file
+            db.close()
+
+    def check(self) -> None:
+        """Raise unless the file is open, here, and still the one that was opened.
+
+        Raises:
+            StoreClosed, ForkedProcess, StoreError: it is not.
+        """
+        if not self._open:
+            msg = f"the store {self.url} is closed"
+            raise StoreClosed(msg)
+        if _ambient.process_id() != self._pid:
+            msg = (
+                f"the store {self.url} was opened by process {self._pid}: a child made by fork() "
+                "must open its own"
+            )
+            raise ForkedProcess(msg)
+        if self._identity() != self._file:
+            msg = f"{self.url}: the file was replaced or removed since it was opened: open it again"
+            raise StoreError(msg)
+
+    def _identity(self) -> tuple[int, int]:
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            return 0, 0
+        return stat.st_dev, stat.st_ino
+
+    # -- using it ------------------------------------------------------------------------------
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        """A connection that nobody else uses meanwhile. Fetch all rows before you leave it."""
+        self.check()
+        with self._guard:
+            db = self._idle.pop() if self._idle else None
+        if db is None:
+            db = self._connect(apsw.SQLITE_OPEN_READONLY)
+        try:
+            yield db
+        finally:
+            with self._guard:
+                keep = self._open
+                if keep:
+                    self._idle.append(db)
+            if not keep:
+                db.close()
+
+    @contextmanager
+    def writing(self) -> Generator[Connection]:
+        """The connection that writes, inside a transaction that ends with the `with` block.
+
+        Raises:
+            StoreError: the store is read-only.
+        """
+        with self._writing:
+            self.check()
+            db = self._writer
+            if db is None:
+                msg = f"{self.url} is read-only: make the file and its folder writable"
+                raise StoreError(msg)
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    with suppress(apsw.Error):  # what led here is what is told
+                        db.execute("ROLLBACK")
+                raise
+
+    def changes(self) -> int:
+        """A number that is another one when anyone has written since."""
+        self.check()
+        if self._watcher is None:
+            self._watcher = self._connect(apsw.SQLITE_OPEN_READONLY)
+        return int(self._watcher.pragma("data_version"))
+
+
+def _create(path: Path) -> None:
+    """Make an empty file that is its user's alone, at once and under no other process's feet."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    os.close(open_file(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass  # another process was faster
+    except OSError:  # a file system without hard links
+        with suppress(FileExistsError):
+            os.close(open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+    finally:
+        draft.unlink()

@@ -1,0 +1,57 @@
+"""The inboxes of all sessions: commands in order of posting, each id of a session's once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from turnlog.commands import Prompt, decode_command, encode_command
+from turnlog.stores.port import Queued
+from turnlog.stores.sqlite.reading import stored_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from turnlog.commands import Command
+    from turnlog.stores.sqlite.driver import Connection
+
+_POST = """
+    INSERT INTO inbox (session, id, prompt, command) VALUES (?, ?, ?, ?)
+    ON CONFLICT (session, id) DO NOTHING
+"""
+_WAITING = """
+    SELECT position, command FROM inbox WHERE session = ? AND command IS NOT NULL ORDER BY position
+"""
+_ACCEPT = "UPDATE inbox SET command = NULL WHERE session = ? AND position = ?"
+_PENDING = """
+    SELECT sessions.id FROM inbox JOIN sessions ON sessions.no = inbox.session
+    WHERE command IS NOT NULL AND prompt GROUP BY session ORDER BY min(position)
+"""
+
+
+def post(db: Connection, no: int, command: Command) -> bool:
+    """Queue a command; False when the session was sent its id before."""
+    prompt = int(type(command) is Prompt)
+    db.execute(_POST, (no, stored_id(command.id), prompt, encode_command(command)))
+    return bool(db.changes())
+
+
+def waiting(db: Connection, no: int) -> list[Queued]:
+    """The commands that wait; those of a newer turnlog stay where they are, for it."""
+    queued: list[Queued] = []
+    for position, raw in db.execute(_WAITING, (no,)).fetchall():
+        try:
+            queued.append(Queued(position, decode_command(raw)))
+        except ValueError:
+            continue
+    return queued
+
+
+def accept(db: Connection, no: int, positions: Sequence[int]) -> None:
+    """Take commands out; their ids stay known."""
+    db.executemany(_ACCEPT, ((no, position) for position in positions))
+
+
+def pending(db: Connection) -> list[str]:
+    """The sessions whose inbox holds a prompt, the longest waiting first."""
+    rows = db.execute(_PENDING).fetchall()
+    return [raw.decode("utf-8", "surrogatepass") for (raw,) in rows]

@@ -1,0 +1,176 @@
+"""The listing: lines out of the table of sessions, which every commit keeps current.
+
+A line whose commit could not tell (`InfoFold.follow`) is stale; it is made again of the whole log
+when someone lists, and kept.
+"""
+
+# ruff: noqa: S608 - queries of constants
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+
+from turnlog import jsontext
+from turnlog.errors import StoreError, TurnlogError
+from turnlog.stores.info import InfoFold
+from turnlog.stores.port import SessionInfo
+from turnlog.stores.sqlite.reading import Reader, read_header, stored_id, unknown
+from turnlog.stores.sqlite.salvage import UNREADABLE, scan
+from turnlog.stores.sqlite.schema import MAX_SESSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from turnlog.stores.sqlite.connection import Database
+    from turnlog.stores.sqlite.driver import Connection
+
+PAGE = 100
+"""Sessions that are read at once."""
+
+_COLUMNS = "no, id, header, sum, next_seq, last_activity, bytes, stale, info"
+_FIRST = f"SELECT {_COLUMNS} FROM sessions ORDER BY last_activity DESC, id LIMIT {PAGE}"
+_NEXT = f"""
+    SELECT {_COLUMNS} FROM sessions WHERE last_activity <= ?1 AND (last_activity < ?1 OR id > ?2)
+    ORDER BY last_activity DESC, id LIMIT {PAGE}
+"""
+_ONE = f"SELECT {_COLUMNS} FROM sessions WHERE id = ?"
+_STALE = f"SELECT {_COLUMNS} FROM sessions WHERE stale"
+_EVERY = f"SELECT {_COLUMNS} FROM sessions NOT INDEXED WHERE no BETWEEN ? AND ? ORDER BY no"
+_KEEP = """
+    UPDATE sessions SET info = ?, last_activity = ?, stale = 0
+    WHERE no = ? AND next_seq = ? AND sum = ?
+"""
+
+
+class Row(NamedTuple):
+    """A session's row, as far as the listing needs it."""
+
+    no: int
+    id: bytes
+    header: bytes
+    sum: int
+    next_seq: int
+    last_activity: int
+    bytes: int
+    stale: int
+    info: bytes | None
+
+
+class Place(NamedTuple):
+    """Where a page of the listing ended."""
+
+    last_activity: int
+    id: bytes
+
+
+class Listing:
+    """Makes the lines of one handle's listings.
+
+    Args:
+        database: where.
+        reader: of the same handle.
+    """
+
+    def __init__(self, database: Database, reader: Reader) -> None:
+        self._database = database
+        self._reader = reader
+
+    def refresh(self) -> dict[bytes, SessionInfo]:
+        """Make stale lines again; returns those that could not be kept."""
+        with self._database.reading() as db:
+            try:
+                stale = [Row(*row) for row in db.execute(_STALE).fetchall()]
+            except UNREADABLE:
+                return {}
+        found: dict[bytes, SessionInfo] = {}
+        for row in stale:
+            info, kept = self._remade(row)
+            if not kept:
+                found[row.id] = info
+        return found
+
+    def page(
+        self, after: Place | None, remade: Mapping[bytes, SessionInfo]
+    ) -> tuple[list[SessionInfo], Place | None]:
+        """Lines, the last active first, and where to go on; None at the end.
+
+        Args:
+            after: where the page before ended.
+            remade: lines to show in the place of those that are kept.
+        """
+        with self._database.reading() as db:
+            try:
+                query, values = (_FIRST, ()) if after is None else (_NEXT, after)
+                rows = [Row(*row) for row in db.execute(query, values).fetchall()]
+                more = len(rows) == PAGE
+            except UNREADABLE:
+                rows, more = _salvaged(db, after), False
+        place = Place(rows[-1].last_activity, rows[-1].id) if more else None
+        return [remade.get(row.id) or _line(row) for row in rows], place
+
+    def info(self, session_id: str) -> SessionInfo:
+        """One session's line.
+
+        Raises:
+            NoSuchSession: there is none.
+        """
+        with self._database.reading() as db:
+            row = db.execute(_ONE, (stored_id(session_id),)).fetchone()
+        if row is None:
+            raise unknown(session_id, self._database.url)
+        found = Row(*row)
+        return self._remade(found)[0] if found.stale else _line(found)
+
+    def _remade(self, row: Row) -> tuple[SessionInfo, bool]:
+        """The line of a session whose log has to be read; and whether it was kept."""
+        try:
+            with self._database.reading() as db:
+                stored = self._reader.load(db, row.id.decode("utf-8", "surrogatepass"))
+        except TurnlogError as error:
+            return _unreadable(row, error), False
+        fold = InfoFold.of(stored.header, stored.events, stored.damage)
+        fold.next_seq = row.next_seq
+        state = fold.state()
+        kept = False
+        if not self._database.read_only:
+            values = (jsontext.encode(state), state["lastActivity"], row.no, row.next_seq, row.sum)
+            try:
+                with self._database.writing() as db:
+                    db.execute(_KEEP, values)
+                    kept = bool(db.changes())
+            except (apsw.Error, OSError, StoreError):
+                kept = False  # it is derived: whoever lists next makes it again
+        return fold.info(size=row.bytes), kept
+
+
+def _salvaged(db: Connection, after: Place | None) -> list[Row]:
+    """What is left of a listing when a page of the file went bad."""
+    rows = [Row(*row) for row in scan(db, _EVERY, 1, MAX_SESSIONS, [])]
+    rows.sort(key=_place)
+    if after is None:
+        return rows
+    return [row for row in rows if _place(row) > (-after.last_activity, after.id)]
+
+
+def _place(row: Row) -> tuple[int, bytes]:
+    return -row.last_activity, row.id
+
+
+def _line(row: Row) -> SessionInfo:
+    """What the row itself says."""
+    try:
+        state: Any = None if row.info is None else jsontext.decode(row.info)
+        return InfoFold(read_header(row.header, row.sum), state).info(size=row.bytes)
+    except (TurnlogError, ValueError) as error:
+        return _unreadable(row, error)
+
+
+def _unreadable(row: Row, error: Exception) -> SessionInfo:
+    return SessionInfo(
+        id=row.id.decode("utf-8", "surrogatepass"),
+        last_activity=row.last_activity,
+        bytes=row.bytes,
+        health="unreadable",
+        problem=str(error),
+    )

@@ -1,0 +1,306 @@
+"""Reading: a session's row, and its events by range or by seq, also those of its ancestors."""
+
+# ruff: noqa: S608 - queries of constants
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
+
+from turnlog import jsontext
+from turnlog.errors import InvalidHeader, NoSuchSession
+from turnlog.events import SessionHeader
+from turnlog.stores.port import Record, Stored
+from turnlog.stores.sql.chunks import CHUNK, from_chunks
+from turnlog.stores.sql.packing import BadRow
+from turnlog.stores.sql.rows import from_row, from_rows
+from turnlog.stores.sqlite.salvage import UNREADABLE, Lost, holes, salvage, scan
+from turnlog.stores.sqlite.schema import MAX_SESSIONS, SEQ_BITS, SEQ_MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from turnlog.events import AnyEvent
+    from turnlog.stores.sqlite.driver import Connection
+
+PAGE = 20_000
+"""Seqs that are read in one go: no transaction of a reader is long."""
+
+_ROW = "type, time, data, surface_op, source_event_seqs, ignorable, extra, sum"
+_EVENTS = f"SELECT id & {SEQ_MASK}, {_ROW} FROM events WHERE id BETWEEN ? AND ? ORDER BY id"
+_ONE = f"SELECT id & {SEQ_MASK}, {_ROW} FROM events WHERE id = ?"
+_RUN = "last, message, data, sum"
+_CHUNKS = f"SELECT id & {SEQ_MASK}, {_RUN} FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id"
+_COVERING = "SELECT max(id) FROM chunks WHERE id BETWEEN ? AND ?"
+_BY_ID = (  # of salvage
+    f"SELECT id, {_ROW} FROM events WHERE id BETWEEN ? AND ? ORDER BY id",
+    f"SELECT id, {_RUN} FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id",
+)
+_SESSION = "SELECT no, header, sum, next_seq FROM sessions WHERE id = ?"
+_seq = attrgetter("seq")
+
+
+def stored_id(session_id: str) -> bytes:
+    """A session's id as it is stored: any two differ."""
+    return session_id.encode("utf-8", "surrogatepass")
+
+
+def unknown(session_id: str, url: str) -> NoSuchSession:
+    """The refusal of an id that nobody created."""
+    return NoSuchSession(f"no session {session_id!r} in {url}")
+
+
+def read_header(raw: bytes, total: int) -> SessionHeader:
+    """The header as it is stored.
+
+    Raises:
+        InvalidHeader, UnsupportedVersion: it cannot be read.
+    """
+    try:
+        if crc32(raw) != total:
+            raise InvalidHeader("session header: its sum is wrong")
+        wire = jsontext.decode(raw)
+    except (ValueError, TypeError) as error:
+        raise InvalidHeader("session header: not what was written") from error
+    return SessionHeader.from_dict(wire)
+
+
+class Head(NamedTuple):
+    """A session's row, as far as reading needs it."""
+
+    no: int
+    header: bytes
+    sum: int
+    next_seq: int
+
+
+class Reader:
+    """Reads sessions of one file; remembers what never changes of them.
+
+    Args:
+        url: for messages.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lineage: dict[int, tuple[int | None, int]] = {}  # no -> parent, boundary
+
+    def head(self, db: Connection, session_id: str) -> Head:
+        """The session's row.
+
+        Raises:
+            NoSuchSession: there is none.
+        """
+        key = stored_id(session_id)
+        try:
+            row = db.execute(_SESSION, (key,)).fetchone()
+        except UNREADABLE:  # an index page went bad; what it leads to need not
+            query = "SELECT no, id, header, sum, next_seq FROM sessions NOT INDEXED "
+            query += "WHERE no BETWEEN ? AND ? ORDER BY no"
+            rows = scan(db, query, 1, MAX_SESSIONS, [])
+            row = next(((no, *rest) for no, found, *rest in rows if found == key), None)
+        if row is None:
+            raise unknown(session_id, self._url)
+        return Head(*row)
+
+    # -- events --------------------------------------------------------------------------------
+
+    def load(self, db: Connection, session_id: str) -> Stored:
+        """The whole session."""
+        head = self.head(db, session_id)
+        header = read_header(head.header, head.sum)
+        events: list[AnyEvent] = []
+        lost: list[Lost] = []
+        for start in range(0, head.next_seq, PAGE):
+            events += self._range(db, head.no, start, min(start + PAGE, head.next_seq), lost)
+        if len(events) == head.next_seq:
+            return Stored(header, events)
+        return Stored(
+            header, events, holes(events, head.next_seq, lost, place=f"session {head.no}")
+        )
+
+    def read(
+        self,
+        db: Connection,
+        session_id: str,
+        start: int,
+        stop: int | None,
+        *,
+        chunks: bool = True,
+    ) -> list[AnyEvent]:
+        """The events with `start <= seq < stop`, as far as they can be read."""
+        head = self.head(db, session_id)
+        start, stop = max(start, 0), min(head.next_seq if stop is None else stop, head.next_seq)
+        events: list[AnyEvent] = []
+        for begin in range(start, stop, PAGE):
+            end = min(begin + PAGE, stop)
+            events += self._range(db, head.no, begin, end, [], chunks=chunks)
+        return events
+
+    def _range(
+        self,
+        db: Connection,
+        no: int,
+        start: int,
+        stop: int,
+        lost: list[Lost],
+        *,
+        chunks: bool = True,
+    ) -> list[AnyEvent]:
+        """The events of a range that is not empty, from every ancestor its own."""
+        events: list[AnyEvent] = []
+        for owner, begin, end in self._parts(db, no, start, stop):
+            events += _own(db, owner, begin, end, lost, chunks=chunks)
+        return events
+
+    def _parts(self, db: Connection, no: int, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """Which session's rows hold which part of a range: (number, start, stop), ascending."""
+        parts: list[tuple[int, int, int]] = []
+        here: int | None = no
+        while here is not None and start < stop:
+            parent, boundary = self._parent(db, here)
+            if boundary < stop:
+                parts.append((here, max(start, boundary), stop))
+                stop = boundary
+            here = parent
+        return parts[::-1]
+
+    def _parent(self, db: Connection, no: int) -> tuple[int | None, int]:
+        known = self._lineage.get(no)
+        if known is None:
+            query = "SELECT parent, boundary FROM sessions WHERE no = ?"
+            row = db.execute(query, (no,)).fetchone()
+            known = self._lineage[no] = (None, 0) if row is None else row
+        return known
+
+    def read_seqs(self, db: Connection, session_id: str, seqs: Iterable[int]) -> list[AnyEvent]:
+        """The events with these seqs, as far as they can be read, in order of seq."""
+        head = self.head(db, session_id)
+        wanted = sorted({seq for seq in seqs if 0 <= seq < head.next_seq})
+        events: list[AnyEvent] = []
+        if wanted:
+            parts = self._parts(db, head.no, wanted[0], wanted[-1] + 1)
+            for owner, begin, end in parts:
+                events += _own_seqs(db, owner, [seq for seq in wanted if begin <= seq < end])
+        return events
+
+    # -- derived -------------------------------------------------------------------------------
+
+    def record(self, db: Connection, session_id: str) -> Record | None:
+        """The last opening record; None where there is none, or it cannot be read."""
+        head = self.head(db, session_id)
+        try:
+            query = "SELECT seq, data FROM records WHERE session = ?"
+            row = db.execute(query, (head.no,)).fetchone()
+        except UNREADABLE:
+            return None
+        return None if row is None else Record(*row)
+
+
+# -- one session's own rows --------------------------------------------------------------------
+
+
+class Rows:
+    """What rows of one session lean on."""
+
+    def __init__(self, db: Connection, no: int) -> None:
+        self._db = db
+        self._no = no
+        self._payloads: dict[int, bytes] = {}
+
+    def blob(self, key: bytes) -> bytes:
+        """A long string, as it is stored.
+
+        Raises:
+            KeyError: it is not there.
+        """
+        row = self._db.execute("SELECT data FROM blobs WHERE hash = ?", (key,)).fetchone()
+        if row is None:
+            raise KeyError(key)
+        return row[0]
+
+    def payload_of(self, seq: int) -> bytes:
+        """The payload of an event of the session.
+
+        Raises:
+            BadRow: it is not there, or not what was written.
+        """
+        payload = self._payloads.get(seq)
+        if payload is None:
+            row = self._db.execute(_ONE, (self._no << SEQ_BITS | seq,)).fetchone()
+            if row is None:
+                raise BadRow(f"event {seq}, on which chunks lean, is missing", seq)
+            payload = from_row(row, self.blob).raw
+            self._payloads = {seq: payload}  # the runs that lean on one follow on each other
+        return payload
+
+
+def _own(
+    db: Connection,
+    no: int,
+    start: int,
+    stop: int,
+    lost: list[Lost],
+    *,
+    chunks: bool = True,
+) -> list[AnyEvent]:
+    """The events that the session's own rows hold, as far as they can be read; adds to `lost`."""
+    try:
+        return _own_range(db, no, start, stop, chunks=chunks)
+    except (BadRow, *UNREADABLE):
+        rows = Rows(db, no)
+        found, missed = salvage(db, _BY_ID, no, (start, stop), rows.blob, rows.payload_of)
+        lost += missed
+        return found if chunks else _without_chunks(found)
+
+
+def _own_range(db: Connection, no: int, start: int, stop: int, *, chunks: bool) -> list[AnyEvent]:
+    """The events that the session's own rows hold.
+
+    Raises:
+        BadRow: a row is not what was written.
+        apsw.Error, UnicodeDecodeError: a page cannot be read.
+    """
+    base = no << SEQ_BITS
+    rows = Rows(db, no)
+    events = from_rows(db.execute(_EVENTS, (base + start, base + stop - 1)).fetchall(), rows.blob)
+    if not chunks:
+        return _without_chunks(events)
+    if len(events) == stop - start:
+        return events
+    (first,) = db.execute(_COVERING, (base, base + start)).fetchone()
+    low = base + start if first is None else first
+    packed: list[AnyEvent] = []
+    for run in db.execute(_CHUNKS, (low, base + stop - 1)).fetchall():
+        if run[1] >= start:
+            packed += from_chunks(run, rows.payload_of)
+    if not packed:
+        return events
+    if packed[0].seq < start or packed[-1].seq >= stop:
+        packed = [event for event in packed if start <= event.seq < stop]
+    events += packed
+    events.sort(key=_seq)
+    return events
+
+
+def _without_chunks(events: list[AnyEvent]) -> list[AnyEvent]:
+    return [event for event in events if event.type != CHUNK]
+
+
+def _own_seqs(db: Connection, no: int, seqs: Sequence[int]) -> list[AnyEvent]:
+    """Those of the events that the session's own rows hold, and that can be read."""
+    base = no << SEQ_BITS
+    try:
+        found = db.executemany(_ONE, ((base + seq,) for seq in seqs)).fetchall()
+        events = from_rows(found, Rows(db, no).blob)
+    except (BadRow, *UNREADABLE):
+        events = []
+    if len(events) == len(seqs):
+        return events
+    there = {event.seq for event in events}
+    missing = enumerate(seq for seq in seqs if seq not in there)  # chunks, or damaged
+    for _, group in groupby(missing, key=lambda pair: pair[1] - pair[0]):
+        stretch = [seq for _, seq in group]
+        events += _own(db, no, stretch[0], stretch[-1] + 1, [])
+    return sorted(events, key=_seq)

@@ -1,0 +1,184 @@
+"""Reading around damage: pages that SQLite refuses, rows that are not what was written.
+
+It is slow and never gives up; `reading` comes here only when the fast way met damage.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+
+from turnlog.log import Damage
+from turnlog.stores.sql.chunks import from_chunks
+from turnlog.stores.sql.packing import BadRow
+from turnlog.stores.sql.rows import from_row
+from turnlog.stores.sqlite.schema import SEQ_BITS, SEQ_MASK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from turnlog.events import AnyEvent
+    from turnlog.stores.sqlite.driver import Connection
+
+UNREADABLE = (apsw.CorruptError, apsw.IOError, apsw.NotADBError, UnicodeDecodeError)
+"""What a bad page raises."""
+
+_STEPS = 4096  # ids that are tried one by one behind a bad page; then in growing leaps
+
+
+class Lost(NamedTuple):
+    """Ids, or seqs, that could not be read, `first` to `last`, and why."""
+
+    first: int
+    last: int
+    reason: str
+
+
+def scan(
+    db: Connection, query: str, low: int, high: int, lost: list[Lost]
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table whose ids are from `low` to `high`, as far as their pages can be read.
+
+    Args:
+        db: where.
+        query: gives rows that begin with the id, for two bounds, in ascending order.
+        low: the first id.
+        high: the last id.
+        lost: where stretches of ids are added in which a page cannot be read.
+    """
+    while low <= high:
+        try:
+            for row in db.execute(query, (low, high)):
+                if low <= row[0] <= high:  # else the page says nonsense
+                    yield row
+                    low = row[0] + 1
+        except UNREADABLE as error:
+            after = _beyond(db, query, low, high)
+            lost.append(Lost(low, after - 1, _reason(error)))
+            low = after
+        else:
+            return
+
+
+def _beyond(db: Connection, query: str, low: int, high: int) -> int:
+    """The first id behind `low` from where rows can be read again, `high + 1` if there is none."""
+    failed, step = low, 1
+    while True:
+        at = min(failed + step, high + 1)
+        if at > high or _readable(db, query, at, high):
+            break
+        failed = at
+        step = 1 if at - low < _STEPS else 2 * step
+    while at - failed > 1:
+        middle = (failed + at) // 2
+        if _readable(db, query, middle, high):
+            at = middle
+        else:
+            failed = middle
+    return at
+
+
+def _readable(db: Connection, query: str, low: int, high: int) -> bool:
+    try:
+        db.execute(f"{query} LIMIT 1", (low, high)).fetchall()
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "a row holds text that is not UTF-8"
+    return f"a page of the file cannot be read: {error}"
+
+
+# -- a session's events ------------------------------------------------------------------------
+
+
+def salvage(
+    db: Connection,
+    queries: tuple[str, str],
+    no: int,
+    bounds: tuple[int, int],
+    blob: Callable[[bytes], bytes],
+    payload_of: Callable[[int], bytes],
+) -> tuple[list[AnyEvent], list[Lost]]:
+    """A session's own events with `bounds[0] <= seq < bounds[1]`, and the seqs that are lost.
+
+    Args:
+        db: where.
+        queries: of the rows of `events`, and of `chunks`, by ids.
+        no: the session's number.
+        bounds: see above.
+        blob: gives the stored bytes of a hash.
+        payload_of: gives the payload of the session's event with a seq.
+    """
+    base, (start, stop) = no << SEQ_BITS, bounds
+    unread: list[Lost] = []
+    found: dict[int, AnyEvent] = {}
+    lost: list[Lost] = []
+    for row in scan(db, queries[0], base + start, base + stop - 1, unread):
+        seq = row[0] & SEQ_MASK
+        try:
+            found[seq] = from_row((seq, *row[1:]), blob)
+        except BadRow as error:
+            lost.append(Lost(seq, seq, str(error)))
+        except UNREADABLE as error:
+            lost.append(Lost(seq, seq, _reason(error)))
+    for row in scan(db, queries[1], base, base + stop - 1, unread):
+        first, last = row[0] & SEQ_MASK, row[1]
+        if type(last) is int and last < start:
+            continue
+        try:
+            for event in from_chunks((first, *row[1:]), payload_of):
+                found.setdefault(event.seq, event)
+        except BadRow as error:
+            lost.append(Lost(first, last if type(last) is int else first, str(error)))
+        except UNREADABLE as error:
+            lost.append(Lost(first, last, _reason(error)))
+    lost += [Lost(one.first & SEQ_MASK, one.last & SEQ_MASK, one.reason) for one in unread]
+    events = [found[seq] for seq in sorted(found) if start <= seq < stop]
+    return events, lost
+
+
+def holes(
+    events: Sequence[AnyEvent], stop: int, lost: Sequence[Lost], *, place: str
+) -> list[Damage]:
+    """What a log that was read from seq 0 lacks, as far as something was lost there.
+
+    A gap without a loss is one that was imported, but behind the last event there is none.
+
+    Args:
+        events: what could be read.
+        stop: the seq that the next event will have.
+        lost: the seqs that could not be read.
+        place: of the damage.
+    """
+    damage: list[Damage] = []
+    by_first = sorted(lost)
+    expected = 0
+    for seq in [*(event.seq for event in events), stop]:
+        if seq > expected:
+            damage += _hole(expected, seq - 1, by_first, place, tail=seq == stop)
+        expected = max(expected, seq + 1)
+    return damage
+
+
+def _hole(first: int, last: int, lost: Sequence[Lost], place: str, *, tail: bool) -> list[Damage]:
+    found: list[Damage] = []
+    for one in lost:
+        if one.first <= last and one.last >= first and one.last >= one.first:
+            begin, end = max(one.first, first), min(one.last, last)
+            if found and begin <= (found[-1].last_seq or 0) + 1 and found[-1].reason == one.reason:
+                end = max(end, found[-1].last_seq or 0)
+                begin = found.pop().first_seq or 0
+            elif found and begin <= (found[-1].last_seq or 0):
+                begin = (found[-1].last_seq or 0) + 1
+                if begin > end:
+                    continue
+            found.append(Damage(one.reason, begin, end, place=place))
+    if tail and (not found or found[-1].last_seq != last):
+        begin = (found[-1].last_seq or 0) + 1 if found else first
+        found.append(Damage("records are missing", begin, last, place=place))
+    return found
