@@ -69,7 +69,11 @@ def main() -> int:
     options = parser.parse_args()
     folder: Path = options.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    shutil.rmtree(folder / "sessions", ignore_errors=True)
+    for old in folder.glob("sessions*"):  # of the run before: the file, and what lies beside it
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
     return anyio.run(run, Demo(options.model, folder, _say, _piece))
 
 

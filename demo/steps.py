@@ -60,7 +60,7 @@ class Demo:
         self.folder = folder
         self.say = say
         self.piece = piece
-        self.store_url = f"jsonl:{folder / 'sessions'}"
+        self.store_url = f"sqlite:{folder / 'sessions.db'}"
         self.agent = turnlog.ReactLoopAgent(
             model, tools=file_tools(folder), system=SYSTEM, max_output_tokens=60, temperature=0.0
         )
