@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import parse_qsl
 
-from turnlog.errors import InvalidStoreUrl, MissingExtra
+from turnlog.errors import InvalidStoreUrl
 from turnlog.stores.port import Durability
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ def _jsonl(
 def _sqlite(
     url: str, place: str, options: dict[str, str], durability: Durability
 ) -> SessionEventStore:
+    from turnlog.stores.sqlite import SqliteStore
+
     _no_more(url, options)
     if not place:
         msg = "sqlite: needs a file, as in sqlite:./sessions.db"
@@ -84,13 +86,6 @@ def _sqlite(
     if place == ":memory:":
         msg = f"{url}: a store that forgets is called memory:"
         raise InvalidStoreUrl(msg)
-    try:
-        from turnlog.stores.sqlite import SqliteStore
-    except ModuleNotFoundError as error:
-        if error.name != "apsw":
-            raise
-        msg = 'SQLite stores need the package apsw: pip install "turnlog[sqlite]"'
-        raise MissingExtra(msg) from None
     return SqliteStore(Path(place).expanduser(), durability=durability)
 
 

@@ -15,6 +15,7 @@ from turnlog.stores.port import SessionInfo, Stored
 from turnlog.views.transcript import said
 
 TITLE_LENGTH = 80
+_CHUNK = "assistant/chunk"
 _STATE = {
     "nextSeq": 0,
     "events": 0,
@@ -79,16 +80,28 @@ class InfoFold:
             return True
         if events[0].seq < (self.header.seed_length or 0):
             return False
-        if any(event.type == "session/damage-acknowledged" for event in events):
-            return False
         log = SessionLog(self.header)
-        log.next_seq = self.next_seq
+        expected, chunks, last = self.next_seq, 0, self._state["lastActivity"]
         try:
             for event in events:
-                log.load(event)
+                kind = event.type
+                if kind == _CHUNK and event.surface_op is None and event.source_event_seqs is None:
+                    if event.seq != expected:  # no other rule is left to break
+                        return False
+                    chunks += 1
+                    last = max(last, event.time)
+                elif kind == "session/damage-acknowledged":
+                    return False
+                else:
+                    log.next_seq = expected
+                    log.load(event)
+                expected += 1
         except AdmissionError:
             return False
         self._add(log.events)
+        self._state["events"] += chunks
+        self._state["lastActivity"] = max(last, self._state["lastActivity"])
+        self.next_seq = expected
         return True
 
     def _add(self, events: Iterable[AnyEvent]) -> None:
