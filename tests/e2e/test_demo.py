@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from demo.__main__ import run
@@ -18,9 +19,11 @@ from tests.e2e.local import require_local_model
 from turnlog import Session, open_store
 from turnlog.agent import dispatch
 from turnlog.assembly import Assembly
+from turnlog.codec import encode_event, event_from_dict
 from turnlog.content import Message, Text
 from turnlog.dialects.body import Body
 from turnlog.events import AnyEvent
+from turnlog.stores.sql import to_rows
 from turnlog.stores.store import Store
 from turnlog.views.derive import DerivedMessages
 from turnlog.views.sequence import MessageList
@@ -227,12 +230,18 @@ def event_tampered(patch: pytest.MonkeyPatch, show: Show) -> None:
     async def then_tamper(self: Demo, store: Store) -> None:
         await fork(self, store)
         said, other = b"one thing about the sea", b"one thing about the tea"
-        changed = 0
-        for path in (show.folder / "sessions").rglob("*.jsonl"):
-            data = path.read_bytes()
-            changed += said in data
-            path.write_bytes(data.replace(said, other))
-        assert changed
+        reader = await store.read(CHAT)
+        event = next(event for event in reader.events if said in event.raw)
+        edited = event_from_dict(json.loads(encode_event(event).replace(said, other)))
+        ((seq, *_, data, _, _, _, _, checksum),) = to_rows([edited]).events
+        db = apsw.Connection(str(show.folder / "sessions.db"))
+        db.execute(
+            "UPDATE events SET data = ?, sum = ? WHERE seq = ? "
+            "AND session = (SELECT no FROM sessions WHERE id = ?)",
+            (data, checksum, seq, CHAT.encode()),
+        )
+        assert db.changes() == 1
+        db.close()
 
     then_tamper.__doc__ = fork.__doc__
     patch.setattr(Demo, "fork", then_tamper)
@@ -284,7 +293,7 @@ async def test_the_demo_on_the_real_model(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("  ✓") == len(STEPS)
-    url = f"jsonl:{tmp_path / 'sessions'}"
+    url = f"sqlite:{tmp_path / 'sessions.db'}"
     environment = {**os.environ, "TURNLOG_STORE": url}
     for words, shown in (
         (["ls"], "demo-fork"),
