@@ -12,6 +12,7 @@ fails or when a record carries something in `extra`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Generic, NoReturn, TypeVar, cast, get_type_hints
 
 import msgspec
@@ -124,6 +125,10 @@ def flatten(record: Any) -> Any:
     return msgspec.to_builtins(_wire(record))
 
 
+#: The fields of a struct, looked up once: msgspec reads the annotations again each time.
+_fields = cache(msgspec.structs.fields)
+
+
 def _wire(value: Any) -> Any:
     """Records as dicts with their unknown fields; what a free-form field holds stays as it is."""
     if isinstance(value, (list, tuple)):
@@ -139,7 +144,7 @@ def _wire(value: Any) -> Any:
     wire: dict[str, Any] = {}
     if config.tag_field is not None:
         wire[config.tag_field] = config.tag
-    for field in msgspec.structs.fields(value):
+    for field in _fields(type(value)):
         item = getattr(value, field.name)
         if field.encode_name == EXTRA:
             continue
