@@ -123,16 +123,24 @@ def repack(chunks: Sequence[AnyEvent], message: AnyEvent) -> list[ChunkRow] | No
 def from_chunks(
     row: tuple[int, int, int | None, bytes, int], payload_of: Callable[[int], bytes]
 ) -> list[AnyEvent]:
-    """The events of a `ChunkRow`; `payload_of` gives the payload of the message it leans on.
+    """The events of a `ChunkRow`.
+
+    Args:
+        row: it.
+        payload_of: gives the payload of the event with a seq, or a LookupError.
 
     Raises:
-        BadRow: it is not what was written. What `payload_of` raises passes through.
+        BadRow: it is not what was written, or the message that it leans on is missing.
     """
     first, last, message, data, total = row
-    payload = b"" if message is None else payload_of(message)
+    try:
+        payload = b"" if message is None else payload_of(message)
+    except LookupError:
+        reason = f"chunks {first} to {last}: event {message}, which they became, is missing"
+        raise BadRow(reason, first) from None
     usual = borrow()
     try:
-        if _sum(first, last, message, data, payload) != total:
+        if run_sum(first, last, message, data, payload) != total:
             raise BadRow("its sum is wrong")
         time, gaps, counts, lengths, packed = _decode(data)
         if first < 0 or not counts or sum(counts) != last - first + 1 or last - first >= MAX_RUN:
@@ -220,10 +228,11 @@ def _row(
     told, words = parts
     packed = pack_bytes(words, compress, PACKED if message is None else PACKED_BY_MESSAGE)
     data = _encode((*told, packed))
-    return ChunkRow(first, last, message, data, _sum(first, last, message, data, payload))
+    return ChunkRow(first, last, message, data, run_sum(first, last, message, data, payload))
 
 
-def _sum(first: int, last: int, message: int | None, data: bytes, payload: bytes) -> int:
+def run_sum(first: int, last: int, message: int | None, data: bytes, payload: bytes) -> int:
+    """What `ChunkRow.sum` must be; `payload` is the message's, or nothing."""
     return crc32(payload, crc32(data, crc32(f"{first} {last} {message}".encode())))
 
 
@@ -234,8 +243,10 @@ def _events(first: int, told: _Told, words: bytes) -> list[AnyEvent]:
     if min(times) < jsontext.INT_MIN or max(times) > jsontext.INT_MAX:
         raise BadRow("times that are no epoch milliseconds")
     shared, *ends = words.split(b"\0", 2 * len(counts) + 1)
-    text = ends.pop()
-    sizes = iter(unpack_numbers(lengths, count))
+    sizes = unpack_numbers(lengths, count)
+    if len(ends) != 2 * len(counts) + 1 or min(sizes) < 0 or sum(sizes) != len(ends[-1]):
+        raise BadRow(f"its words are not those of {count} chunks")
+    text, following = ends.pop(), iter(sizes)
     raws: list[bytes] = []
     at, room = 0, UNPACKED_MAX - len(text)
     for i, members in enumerate(counts):
@@ -243,11 +254,9 @@ def _events(first: int, told: _Told, words: bytes) -> list[AnyEvent]:
         room -= (len(head) + len(tail)) * members
         if room < 0:
             raise BadRow(f"it unpacks to more than {UNPACKED_MAX} bytes")
-        for size in islice(sizes, members):
+        for size in islice(following, members):
             raws.append(head + text[at : at + size] + tail)
             at += size
-    if at != len(text):
-        raise BadRow(f"values of {at} bytes, expected {len(text)}")
     check_json(raws)
     kind = EVENT_TYPES.get(CHUNK)
     reading = jsontext.decode if kind is None else kind.read

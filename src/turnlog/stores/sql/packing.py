@@ -23,7 +23,7 @@ from turnlog.stores.sql.dictionary import V1
 PLAIN, PACKED, PACKED_BY_MESSAGE, CUT = b"\x00", b"\x01", b"\x02", b"\x03"
 JSON = 9
 """What JSON begins with is not below this."""
-MIN_PACKED = 48
+MIN_PACKED = 32
 """Shorter payloads gain nothing: measured."""
 UNPACKED_MAX = 96 << 20
 WIDE = 0x80

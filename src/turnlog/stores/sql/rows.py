@@ -14,6 +14,8 @@ from struct import Struct
 from typing import Any, NamedTuple
 from zlib import crc32
 
+import msgspec
+
 from turnlog import jsontext
 from turnlog.codec import pack_seqs, unpack_seqs
 from turnlog.events import CORE_TYPES, EVENT_TYPES, AnyEvent, Event
@@ -91,7 +93,7 @@ def _row(event: AnyEvent, blobs: dict[bytes, bytes], compress: Coder) -> EventRo
         extra = _stored(jsontext.encode(event.extra), blobs, compress)
     data = _stored(event.raw, blobs, compress)
     ignorable = 1 if event.ignorable else None
-    total = _sum(event.seq, name, event.time, data, op, cited, ignorable, extra)
+    total = row_sum(event.seq, name, event.time, data, op, cited, ignorable, extra)
     return EventRow(event.seq, name, event.time, data, op, cited, ignorable, extra, total)
 
 
@@ -108,7 +110,7 @@ def _stored_name(name: str) -> str:
 _numbers = Struct("<qq").pack
 
 
-def _sum(
+def row_sum(
     seq: int,
     name: str,
     time: int,
@@ -118,6 +120,7 @@ def _sum(
     ignorable: int | None,
     extra: bytes | None,
 ) -> int:
+    """What `EventRow.sum` must be, of its other columns in their order."""
     start = _start(name, op, cited, ignorable)
     total = crc32(data, crc32(_numbers(seq, time), start))
     return total if extra is None else crc32(extra, total)
@@ -135,6 +138,7 @@ _USUAL = {
     for name, kind in CORE_TYPES.items()
     for op in (None, "append")
 }
+_cited = msgspec.json.Decoder(list[int | list[int]]).decode
 _AT_ONCE = 128  # rows that are checked together; more of them would leave the processor's cache
 
 
@@ -190,7 +194,6 @@ def _usual_events(
         form = data[0]
         if (
             found is None
-            or cited is not None
             or ignorable is not None
             or extra is not None
             or form < packed
@@ -201,16 +204,22 @@ def _usual_events(
             events.append(_event(row, blob, decompress))
             continue
         start, read = found
+        if cited is not None:
+            start = _start(name, op, cited)
         if crc32(data, crc32(_numbers(seq, time), start)) != total:
             raise BadRow("its sum is wrong")
         raw = decompress(MAGIC + data[1:]) if form == packed else data
-        events.append(Event(name, seq, time, raw, op, None, False, None, read))
+        if cited is None:
+            events.append(Event(name, seq, time, raw, op, None, False, None, read))
+        else:
+            seqs = unpack_seqs(_cited(cited), seq)
+            events.append(make_event(name, seq, time, raw, op, seqs, reading=read))
     return events
 
 
 def _event(row: tuple[Any, ...], blob: Callable[[bytes], bytes], decompress: Coder) -> AnyEvent:
     seq, name, time, data, op, cited, ignorable, extra, total = row
-    if _sum(seq, name, time, data, op, cited, ignorable, extra) != total:
+    if row_sum(seq, name, time, data, op, cited, ignorable, extra) != total:
         raise BadRow("its sum is wrong")
     if type(seq) is not int or type(time) is not int or type(name) is not str or seq < 0:
         raise BadRow("its columns are of other types than expected")
@@ -226,7 +235,7 @@ def _event(row: tuple[Any, ...], blob: Callable[[bytes], bytes], decompress: Cod
     if op is not None and op != "append":
         op = jsontext.decode(op.encode())
     if cited is not None:
-        cited = unpack_seqs(jsontext.decode(cited.encode()), seq)
+        cited = unpack_seqs(_cited(cited), seq)
     if extra is not None:
         extra = _extra(_payload(extra, blob, decompress))
     return make_event(
