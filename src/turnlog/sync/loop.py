@@ -77,9 +77,13 @@ class Loop:
         outer, inner, held = self._outer, self._inner, self._held
         self._outer = self._inner = self._held = None
         if outer is not None and inner is not None and held is not None:
-            with self._stack:
+
+            def leave() -> None:
                 outer.start_task_soon(inner.stop, True)
-                _waited_out(held)
+                held.result()
+
+            with self._stack:
+                _insisting(leave)
 
     # -- what other threads ask for ------------------------------------------------------------
 
@@ -131,11 +135,15 @@ class Loop:
 
     def _leave(self, task: _Task[None], leave: anyio.Event) -> None:
         self._check_process()
-        if self._inner is not None:
-            with suppress(RuntimeError):  # it was closed just now
-                self._inner.start_task_soon(leave.set)
+
+        def done() -> None:
+            if self._inner is not None:
+                with suppress(RuntimeError):  # it was closed just now
+                    self._inner.start_task_soon(leave.set)
+            task.future.result()
+
         with suppress(CancelledError):  # it was closed, and left what it was in
-            _waited_out(task.future)
+            _insisting(done)
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """The items, fetched a little ahead; raises as `call` and the iterator do."""
@@ -146,7 +154,8 @@ class Loop:
                 yield from batch
             self._result(task.future)
         finally:
-            task.future.cancel()
+            if _ambient.process_id() == self._process:
+                task.cancel()
 
     # -- inside --------------------------------------------------------------------------------
 
@@ -181,22 +190,51 @@ class Loop:
 
 
 class _Task(Generic[T]):
-    """Work in the event loop; `future` is how it ends."""
+    """Work in the event loop; `future` is how it ends, cancelled if it was cancelled."""
 
     def __init__(self, portal: BlockingPortal, work: Callable[[], Awaitable[T]]) -> None:
+        self._portal = portal
         self._work = work
+        self._scope: anyio.CancelScope | None = None
         self._ended = threading.Event()
-        self.future: Future[T] = portal.start_task_soon(self._run)
-
-    async def _run(self) -> T:
+        self.future: Future[T] = Future()
         try:
-            return await self._work()
+            portal.start_task_soon(self._run)
+        except KeyboardInterrupt:  # it may have been started all the same
+            self.end()
+            raise
+
+    async def _run(self) -> None:
+        try:
+            with anyio.CancelScope() as self._scope:
+                self.future.set_result(await self._work())
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
+            self.future.set_exception(error)
         finally:
+            self.future.cancel()
             self._ended.set()
+
+    def cancel(self) -> None:
+        """Cancel it if it still runs."""
+        if not self.future.done():
+            with suppress(RuntimeError):  # the portal was closed, which cancels it
+                self._portal.start_task_soon(self._cancel)
+
+    def _cancel(self) -> bool:
+        """Cancel it, from the event loop; False if it was never started: tasks start in order."""
+        if self._scope is not None:
+            self._scope.cancel()
+        return self._scope is not None
 
     def end(self) -> None:
         """Cancel it if it still runs, and wait until it has ended."""
-        if self.future.cancel():
+        started = True
+        if not self.future.done():
+            with suppress(RuntimeError):
+                started = self._portal.call(self._cancel)
+        if started:
             self._ended.wait()
 
 
@@ -241,10 +279,10 @@ async def _feed(items: AsyncIterator[T]) -> _Feed[T]:
     return _Feed(items)
 
 
-def _waited_out(future: Future[T]) -> T:
-    """The result, waited for although interrupted; the interrupt is raised then."""
+def _insisting(call: Callable[[], T]) -> T:
+    """What a call returns that is made again if it is interrupted; the interrupt is raised then."""
     try:
-        return future.result()
+        return call()
     except KeyboardInterrupt:
-        future.result()
+        call()
         raise

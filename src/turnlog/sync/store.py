@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from turnlog import stores
 from turnlog.commands import Command
@@ -14,6 +14,7 @@ from turnlog.events import AnyEvent, SessionHeader
 from turnlog.session import Session as PlainSession
 from turnlog.stores.adopting import Adopted, OnConflict
 from turnlog.stores.port import Durability, Queued, SessionInfo
+from turnlog.stores.resuming import Load
 from turnlog.stores.store import Create
 from turnlog.stores.store import Inbox as AsyncInbox
 from turnlog.stores.store import Store as AsyncStore
@@ -90,7 +91,7 @@ class Store:
         *,
         create: Create = True,
         steal: bool = False,
-        load: Literal["surface", "all"] = "surface",
+        load: Load = "surface",
         cwd: str | None = None,
     ) -> Generator[Session]:
         """Own a session: its one writer, repaired if it was interrupted.
@@ -102,7 +103,8 @@ class Store:
             session_id: a new id when left out.
             create: make it if it does not exist (True), never (False), or only then ("only").
             steal: take it from a live owner, whose later writes are refused.
-            load: "all" holds every event in memory.
+            load: "surface" holds what the model sees and what is new, as far as the store has a
+                record of the rest; "all" holds every event in memory. JSONL always does.
             cwd: for a new session, the folder the work is about.
 
         Raises:
@@ -158,13 +160,17 @@ class Store:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def read(self, session_id: str) -> Session:
+    def read(self, session_id: str, *, load: Load = "surface") -> Session:
         """A reader: no lease, no repair, no lock. It shows what was durable when it was opened.
+
+        Args:
+            session_id: which.
+            load: as for `session`.
 
         Raises:
             NoSuchSession: there is none.
         """
-        return Session(self._loop.call(self._store.read, session_id), self._loop)
+        return Session(self._loop.call(self._store.read, session_id, load=load), self._loop)
 
     def sessions(self) -> Iterator[SessionInfo]:
         """All sessions, the last active first; one bad session hides no other."""
