@@ -114,6 +114,7 @@ HOMES: Mapping[str, frozenset[str]] = {
 # Module or package -> the extra whose packages it may import. No other module may.
 EXTRAS: Mapping[str, str] = {
     "agent.mcp": "mcp",
+    "compaction.exact": "tokens",
     "models.anthropic": "anthropic",
     "models.local": "local",
     "models.openai": "openai",
