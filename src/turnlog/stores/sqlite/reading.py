@@ -3,10 +3,13 @@
 # ruff: noqa: S608 - queries of constants
 from __future__ import annotations
 
+from array import array
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
+
+import apsw
 
 from turnlog import jsontext
 from turnlog.errors import InvalidHeader, NoSuchSession
@@ -30,6 +33,10 @@ PAGE = 20_000
 _ROW = "type, time, data, surface_op, source_event_seqs, ignorable, extra, sum"
 _EVENTS = f"SELECT id & {SEQ_MASK}, {_ROW} FROM events WHERE id BETWEEN ? AND ? ORDER BY id"
 _ONE = f"SELECT id & {SEQ_MASK}, {_ROW} FROM events WHERE id = ?"
+_MANY = (
+    f"SELECT id & {SEQ_MASK}, {_ROW} FROM carray(?) wanted CROSS JOIN events "
+    "ON events.id = wanted.value"
+)
 _RUN = "last, message, data, sum"
 _CHUNKS = f"SELECT id & {SEQ_MASK}, {_RUN} FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id"
 _COVERING = "SELECT max(id) FROM chunks WHERE id BETWEEN ? AND ?"
@@ -292,7 +299,8 @@ def _own_seqs(db: Connection, no: int, seqs: Sequence[int]) -> list[AnyEvent]:
     """Those of the events that the session's own rows hold, and that can be read."""
     base = no << SEQ_BITS
     try:
-        found = db.executemany(_ONE, ((base + seq,) for seq in seqs)).fetchall()
+        ids = array("q", [base + seq for seq in seqs])
+        found = db.execute(_MANY, (apsw.carray(ids),)).fetchall()
         events = from_rows(found, Rows(db, no).blob)
     except (BadRow, *UNREADABLE):
         events = []
