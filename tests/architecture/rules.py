@@ -26,12 +26,20 @@ EDGES: Mapping[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
     "adapters": frozenset(),
     "agent": frozenset(
-        {"models", "models.failures", "models.forced_tools", "models.port", "stores.port"}
+        {
+            "compaction.engine",
+            "models",
+            "models.failures",
+            "models.forced_tools",
+            "models.port",
+            "stores.port",
+        }
     ),
     "cli": frozenset(
         {"", "agent", "compaction.engine", "interop", "models", "server", "stores", "sync"}
     ),
-    "compaction.engine": frozenset({"models.port"}),
+    "compaction.asking": frozenset({"models.port"}),
+    "compaction.engine": frozenset({"compaction.asking", "models", "models.port"}),
     "interop": frozenset(),
     "models": frozenset(),
     "server": frozenset({"stores.port"}),
