@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -17,15 +17,9 @@ from turnlog.events import (
 )
 from turnlog.models.failures import error_of
 from turnlog.session import Session
+from turnlog.views.usage import add_usage
 
 SUSPENDED = "suspended"
-_BUCKETS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_tokens",
-    "cache_write_tokens",
-    "reasoning_tokens",
-)
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -81,18 +75,6 @@ def tokens_spent(session: Session) -> int:
     return sum(
         (used.input_tokens or 0) + (used.output_tokens or 0) for used in _used(session) if used
     )
-
-
-def add_usage(used: Sequence[Usage | None]) -> Usage:
-    """Usages added up, bucket by bucket; unknown where any part is."""
-
-    def total(bucket: str) -> int | None:
-        values: list[int | None] = [None if one is None else getattr(one, bucket) for one in used]
-        known = [value for value in values if value is not None]
-        return sum(known) if values and len(known) == len(values) else None
-
-    uncached, output, read, written, reasoning = map(total, _BUCKETS)
-    return Usage(uncached, output, read, written, reasoning)
 
 
 def _used(session: Session) -> list[Usage | None]:

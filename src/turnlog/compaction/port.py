@@ -8,6 +8,7 @@ request `request/sent` and `compaction/summary`, and one `user/message` that rep
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from weakref import WeakSet
 
 import msgspec
 
@@ -17,6 +18,9 @@ from turnlog.events import Header
 if TYPE_CHECKING:
     from turnlog.errors import ContextOverflow
     from turnlog.session import Session
+
+compacting: WeakSet[Session] = WeakSet()
+"""The sessions that an engine of this process is compacting now: no turn starts in them."""
 
 SOURCE = "compaction"  # the kind of the source of a message that stands for a range
 
@@ -42,12 +46,12 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """A compaction that was done.
 
     Attributes:
-        compaction_id: as in its events.
+        compaction_id: as in its events; None when shortening tool results was enough.
         reason: why.
-        seq: the message that stands for the range; None when shortening tool results was enough.
+        seq: the message that stands for the range, if there is one.
         start, end: the first and last node that it replaced.
         shadowed: how many nodes that were.
-        pruned: the tool results that were shortened.
+        pruned: the tool results that were shortened, and the messages that lost images.
         tokens_before, tokens_after: estimates of the next request.
         policy: who made the summary; "prune" when there is none.
         attempts: requests that were sent.
@@ -55,7 +59,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
         summary: the text that was made.
     """
 
-    compaction_id: str
+    compaction_id: str | None
     reason: Reason
     seq: int | None = None
     start: int | None = None

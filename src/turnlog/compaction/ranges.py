@@ -193,7 +193,7 @@ def _legal(nodes: Nodes, head: SystemHead, open_step: int | None) -> Iterator[tu
         for cut in range(len(nodes), head.head, -1):
             if cut < len(nodes):
                 kept += nodes.tokens(cut)
-            if all([rule.allows(cut) for rule in rules]):
+            if all(rule.allows(cut) for rule in rules):
                 found = True
                 yield cut, kept
         if found or not pairs.waiting:
@@ -209,9 +209,10 @@ def parts(nodes: Nodes, whole: Range, limit: int) -> list[tuple[int, int]]:
 
     One that cannot be cut any smaller is a stretch of its own, however large.
     """
-    head, pairs = SystemHead(nodes), ToolPairs(nodes)
+    pairs = ToolPairs(nodes)
     cuts = [cut for cut in range(whole.end, whole.start, -1) if pairs.allows(cut)]
-    del head
+    if not cuts:
+        return [(whole.start, whole.end)]
     found: list[tuple[int, int]] = []
     start, last, tokens, since = whole.start, whole.start, 0, 0
     at = whole.start

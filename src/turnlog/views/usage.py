@@ -23,7 +23,7 @@ from turnlog.events import (
 from turnlog.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from turnlog.events import AnyEvent, SessionHeader
 
@@ -265,7 +265,7 @@ class Ledger:
                 self._spend(event, data.turn, data.step, model, data.usage)
         elif isinstance(data, AssistantAttempt):
             self._spend(event, data.turn, data.step, self._model, data.usage)
-        elif isinstance(data, CompactionSummary):
+        elif isinstance(data, CompactionSummary) and data.policy != "structural":
             self._spend(event, None, None, self._model, data.usage)
 
     def _spend(
@@ -286,6 +286,28 @@ class Ledger:
 _SPENDING = frozenset({"assistant/message", "assistant/attempt", "compaction/summary"})
 _PLACING = frozenset(
     {"turn/start", "turn/end", "step/start", "step/end", "request/header", "request/sent"}
+)
+
+
+def add_usage(used: Iterable[Usage | None]) -> Usage:
+    """Usages added up, bucket by bucket; unknown where any part is, or where there is none."""
+    parts = list(used)
+
+    def total(bucket: str) -> int | None:
+        values: list[int | None] = [None if one is None else getattr(one, bucket) for one in parts]
+        known = [value for value in values if value is not None]
+        return sum(known) if values and len(known) == len(values) else None
+
+    uncached, output, read, written, reasoning = map(total, _BUCKETS)
+    return Usage(uncached, output, read, written, reasoning)
+
+
+_BUCKETS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "reasoning_tokens",
 )
 
 

@@ -1,0 +1,294 @@
+"""Asking a model for the summary of a range: in parts where it does not fit, a few times at most.
+
+Each request is logged by `request/sent` before it leaves, and by `compaction/summary` whatever came
+of it, with what it used. Its stream is not logged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+import anyio
+import msgspec
+
+from turnlog.assembly import Assembly
+from turnlog.compaction.estimate import Estimator, header_size
+from turnlog.compaction.ranges import Nodes, Range, parts
+from turnlog.compaction.structural import one_line
+from turnlog.compaction.summary import Rejected, instruction, judged
+from turnlog.content import Failure, Message, Text, ToolCall, Usage
+from turnlog.dialects import encoder
+from turnlog.errors import CompactionFailed, ContextOverflow, ModelError
+from turnlog.events import CompactionSummary, Header, RequestSent
+from turnlog.heading import log_header
+from turnlog.session import Session
+from turnlog.views.loop import loop_fold
+from turnlog.views.requests import COMPACTION, shown
+from turnlog.views.usage import add_usage
+
+if TYPE_CHECKING:
+    from turnlog.backoff import Backoff
+    from turnlog.models.port import Model
+
+_LEAST_ROOM: Final = 64  # tokens of a conversation below which asking makes no sense
+_LONGEST: Final = 8  # times the characters that a summary may have: then the stream is cut
+_EXCERPT: Final = 400  # characters of a message that is too long to be shown
+_REJECTED: Final = 1000  # characters that are kept of an answer that is not used
+_SMALLER: Final = 2  # by which a request is made smaller that a provider refused as too large
+
+
+@runtime_checkable
+class Flushed(Protocol):
+    """What a durable session has besides a `Session`'s."""
+
+    async def flush(self) -> None:
+        """Wait until everything appended is durable."""
+        ...
+
+
+async def flush(session: Session) -> None:
+    """Make a session durable, if it is of the kind that can be."""
+    if isinstance(session, Flushed):
+        await session.flush()
+
+
+class Spent:
+    """What the requests of one compaction took: how many there were, and each one's usage."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.usages: list[Usage | None] = []
+
+    @property
+    def usage(self) -> Usage | None:
+        """All of them together, bucket by bucket; unknown where any part is."""
+        return add_usage(self.usages) if self.usages else None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What is to be summarised.
+
+    Attributes:
+        session, nodes, range: of which surface it is which range.
+        compaction_id: of the open bracket.
+        header: of the requests.
+        window: tokens that the model takes.
+        limit: tokens that the summary may have.
+        scale: by how much the provider counts more than is estimated.
+        wish: what a person wants to be kept.
+        spent: counts what is sent.
+    """
+
+    session: Session
+    nodes: Nodes
+    range: Range
+    compaction_id: str
+    header: Header
+    window: int
+    limit: int
+    scale: float
+    wish: str | None
+    spent: Spent
+
+    def messages(self, start: int, end: int) -> list[tuple[int, Message]]:
+        """The messages of some nodes, with their seqs."""
+        found = ((self.nodes.seq(at), self.nodes.message(at)) for at in range(start, end))
+        return [(seq, message) for seq, message in found if message is not None]
+
+
+class Asking:
+    """Asks one model.
+
+    Args:
+        model: which.
+        attempts: how many requests of one compaction may fail.
+        delay: how long to wait after a failure of the provider.
+        seconds: how long an answer may take.
+        estimator: estimates tokens.
+    """
+
+    def __init__(
+        self, model: Model, *, attempts: int, delay: Backoff, seconds: float, estimator: Estimator
+    ) -> None:
+        self._model = model
+        self._attempts = attempts
+        self._delay = delay
+        self._seconds = seconds
+        self._estimator = estimator
+
+    async def summarise(self, job: Job, check: Callable[[str], str]) -> str:
+        """The summary of a range.
+
+        Args:
+            job: what is to be summarised.
+            check: takes what the model said of it all, returns what is used of it.
+
+        Raises:
+            CompactionFailed: no attempt gave one.
+            Rejected: `check`'s, when it is not the model that could do better.
+        """
+        failed, room = 0, self._room(job)
+        failure: Failure | None = None
+        complaint = ""
+        while failed < self._attempts:
+            if room < _LEAST_ROOM:
+                raise CompactionFailed(failure or _no_room(job))
+            try:
+                return await self._in_parts(job, room, check, complaint)
+            except ContextOverflow as error:
+                failure = error.failure
+                room //= _SMALLER
+            except Rejected as rejected:
+                failure = Failure(str(rejected), rejected.code)
+                complaint = f"\n\nThe last attempt was of no use: {rejected}."
+            except ModelError as error:
+                failure = error.failure
+                if not error.retryable:
+                    break
+                if failed + 1 < self._attempts:
+                    await anyio.sleep(self._delay(failed + 1, failure) / 1000)
+            failed += 1
+        raise CompactionFailed(failure or Failure("no request may be sent", "exhausted"))
+
+    def _room(self, job: Job) -> int:
+        """Tokens of the conversation that a request can show, by our estimate."""
+        fixed = header_size(job.header, self._estimator).tokens
+        asked = self._estimator.text(self._instruction(job, job.range.start, job.range.end))
+        return int((job.window - job.limit) / job.scale) - fixed - asked
+
+    def _instruction(
+        self, job: Job, start: int, end: int, before: str = "", left_out: tuple[str, ...] = ()
+    ) -> str:
+        said = job.messages(start, end)
+        return instruction(
+            job.window, job.limit, said, wish=job.wish, before=before, left_out=left_out
+        )
+
+    async def _in_parts(
+        self, job: Job, room: int, check: Callable[[str], str], complaint: str
+    ) -> str:
+        """Ask once, or part by part, each with the summary of those before."""
+        whole = (job.range.start, job.range.end)
+        head = sum(job.nodes.tokens(at) for at in range(job.range.start))
+        fits = job.range.tokens + head <= room
+        stretches = [whole] if fits else parts(job.nodes, job.range, room - job.limit)
+        text, left_out, asked = "", list[str](), False
+        for start, end in stretches:
+            last = end == job.range.end
+            if not fits and sum(map(job.nodes.tokens, range(start, end))) > room - job.limit:
+                left_out += [_excerpt(seq, said) for seq, said in job.messages(start, end)]
+                continue
+            said = self._instruction(job, start, end, text, tuple(left_out))
+            first = None if start == job.range.start else job.nodes.seq(start)
+            text = await self._ask(
+                job, first, start, end, said + complaint, check if last else (lambda text: text)
+            )
+            left_out, asked = [], True
+        if not asked:
+            raise CompactionFailed(_no_room(job))
+        if left_out:
+            text = check("\n".join([text, *left_out]))
+        return text
+
+    async def _ask(
+        self,
+        job: Job,
+        first: int | None,
+        start: int,
+        end: int,
+        said: str,
+        check: Callable[[str], str],
+    ) -> str:
+        """One request: logged, sent, judged, and logged what came of it."""
+        session, model, spent = job.session, self._model, job.spent
+        through = job.nodes.seq(end - 1)
+        log_header(session, job.header, model.context_window)
+        messages = shown(session, first, through)
+        body = encoder(model.encoder).encode(job.header, messages, instruction=said)
+        digest = f"sha256:{sha256(body).hexdigest()}"
+        state = session.fold(loop_fold)
+        spent.attempts += 1
+        session.append(
+            "request/sent",
+            RequestSent(
+                COMPACTION,
+                digest,
+                model.encoder,
+                model.name,
+                state.turn if state.open else None,
+                None,
+                spent.attempts,
+                said,
+                first,
+                through,
+            ),
+        )
+        built, text = Assembly(), ""
+        error: Failure | None = Failure("it was cancelled", "cancelled")
+        try:
+            await flush(session)
+            with anyio.fail_after(self._seconds):
+                await self._read(body, built, job.limit * _LONGEST)
+            calls = sum(isinstance(block, ToolCall) for block in built.blocks())
+            text = _text(built)
+            used = check(judged(text, None if built.finish is None else built.finish.kind, calls))
+        except Rejected as rejected:
+            error = Failure(str(rejected), rejected.code)
+            raise
+        except ModelError as failed:
+            error = failed.failure
+            raise
+        except TimeoutError:
+            error = Failure(f"no answer within {self._seconds:g} seconds", "timeout")
+            raise Rejected(error.code, error.message) from None
+        except Exception as failed:
+            error = Failure(f"{type(failed).__name__}: {failed}", "internal")
+            raise
+        else:
+            error = None
+            return used
+        finally:
+            spent.usages.append(built.usage)
+            kept = text if error is None else text[:_REJECTED]
+            session.append(
+                "compaction/summary",
+                CompactionSummary(
+                    job.compaction_id,
+                    ({"type": "text", "text": kept},) if kept else None,
+                    job.nodes.seqs(start, end),
+                    built.usage,
+                    "model",
+                    spent.attempts,
+                    error,
+                ),
+            )
+
+    async def _read(self, body: bytes, built: Assembly, longest: int) -> None:
+        """Read an answer, but not one that never ends."""
+        length = 0
+        async with self._model.stream(body) as stream:
+            async for chunk in stream:
+                built.add(chunk)
+                length += len(getattr(chunk, "text", "") or getattr(chunk, "arguments_delta", ""))
+                if length > longest:
+                    msg = f"the model said more than {longest} characters and was stopped"
+                    raise Rejected("runaway", msg)
+
+
+def _text(built: Assembly) -> str:
+    return "".join(block.text for block in built.blocks() if isinstance(block, Text))
+
+
+def _excerpt(seq: int, message: Message) -> str:
+    text = one_line(message.text, _EXCERPT)
+    return f"- [{seq}] {message.role}, {len(message.text)} characters: {text}"
+
+
+def _no_room(job: Job) -> Failure:
+    said = (
+        f"a window of {job.window} tokens leaves no room to summarise "
+        f"{job.range.tokens} tokens of conversation"
+    )
+    return Failure(said, "fixed-too-large")
