@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import apsw
@@ -67,3 +68,9 @@ def connect(name: str, flags: int) -> Connection:
         flags: `apsw.SQLITE_OPEN_…`.
     """
     return cast("Any", apsw.Connection(name, flags))
+
+
+def integers(values: Iterable[int]) -> Any:
+    """Integers, at least one, as a binding of `carray(?)`."""
+    make = cast("Any", apsw).carray
+    return make(array("q", values))

@@ -3,13 +3,10 @@
 # ruff: noqa: S608 - queries of constants
 from __future__ import annotations
 
-from array import array
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
-
-import apsw
 
 from turnlog import jsontext
 from turnlog.errors import InvalidHeader, NoSuchSession
@@ -18,6 +15,7 @@ from turnlog.stores.port import Record, Stored
 from turnlog.stores.sql.chunks import CHUNK, from_chunks
 from turnlog.stores.sql.packing import BadRow
 from turnlog.stores.sql.rows import from_row, from_rows
+from turnlog.stores.sqlite.driver import integers
 from turnlog.stores.sqlite.salvage import UNREADABLE, Lost, holes, salvage, scan
 from turnlog.stores.sqlite.schema import MAX_SESSIONS, SEQ_BITS, SEQ_MASK
 
@@ -297,10 +295,11 @@ def _without_chunks(events: list[AnyEvent]) -> list[AnyEvent]:
 
 def _own_seqs(db: Connection, no: int, seqs: Sequence[int]) -> list[AnyEvent]:
     """Those of the events that the session's own rows hold, and that can be read."""
+    if not seqs:
+        return []
     base = no << SEQ_BITS
     try:
-        ids = array("q", [base + seq for seq in seqs])
-        found = db.execute(_MANY, (apsw.carray(ids),)).fetchall()
+        found = db.execute(_MANY, (integers(base + seq for seq in seqs),)).fetchall()
         events = from_rows(found, Rows(db, no).blob)
     except (BadRow, *UNREADABLE):
         events = []
