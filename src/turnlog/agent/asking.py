@@ -58,6 +58,7 @@ class Asking:
         self._encoder = encoder
         self._retries = retries
         self._delay = delay
+        self._attempt = 0
 
     def log_header(self, header: Header, turn: int, step: int) -> Header:
         """Log the header when it is not the one in force; returns it as logged.
@@ -69,7 +70,7 @@ class Asking:
         node = system_node(session)
         if node is not None:
             self._replace_system(node, header.system or "", turn, step)
-            header = _without_system(header)
+            header = without_system(header)
         log_header(session, header, self._model.context_window)
         return header
 
@@ -88,7 +89,8 @@ class Asking:
     async def ask(self, header: Header, turn: int, step: int, *, forced: bool = False) -> Answer:
         """Send the request, log what comes, and return the answer as logged.
 
-        A failed attempt is closed by `assistant/attempt`; what is retryable is tried again.
+        A failed attempt is closed by `assistant/attempt`; what is retryable is tried again. The
+        attempts of a step are counted on when this is called again.
 
         Args:
             header: as `log_header` returned it.
@@ -99,22 +101,23 @@ class Asking:
         Raises:
             ModelError: the last attempt failed; its `assistant/attempt` is logged.
         """
-        attempt = 1
+        retry = 0
         while True:
+            self._attempt += 1
+            retry += 1
             try:
-                return await self._attempt(header, turn, step, attempt, forced=forced)
+                return await self._send(header, turn, step, self._attempt, forced=forced)
             except ModelError as error:
-                if not error.retryable or attempt > self._retries:
+                if not error.retryable or retry > self._retries:
                     raise
                 failure = error.failure
-            delay = self._delay(attempt, failure)
-            retry = LlmRetry(turn, step, attempt, delay, failure, self._retries)
-            self._session.append("llm/retry", retry)
+            delay = self._delay(retry, failure)
+            logged = LlmRetry(turn, step, retry, delay, failure, self._retries)
+            self._session.append("llm/retry", logged)
             await self._inbound.flush()
             await anyio.sleep(delay / 1000)
-            attempt += 1
 
-    async def _attempt(
+    async def _send(
         self, header: Header, turn: int, step: int, attempt: int, *, forced: bool
     ) -> Answer:
         session, model = self._session, self._model
@@ -171,5 +174,6 @@ def _told_apart(blocks: Iterable[Block]) -> Iterable[Block]:
         yield msgspec.structs.replace(block, id=call_id, name=block.name or UNNAMED)
 
 
-def _without_system(header: Header) -> Header:
+def without_system(header: Header) -> Header:
+    """The header of a session whose system text lives on the surface."""
     return Header(header.config, None, header.tools, header.extra)

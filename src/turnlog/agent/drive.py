@@ -57,7 +57,18 @@ class Drive:
             result = await self._new_turn(said, queued, choice)
         if prompt is not None and self._stopped is None:
             result = await self._new_turn(prompt, None, choice)
+        if self._stopped is None:
+            await self._compact_as_asked()
         return result
+
+    async def _compact_as_asked(self) -> None:
+        """Compact if the inbox asks for it, and no turn is open to do it in."""
+        scope = self._scope = anyio.CancelScope()
+        if not self._state.open:
+            with scope:
+                await self._agent.compact_as_asked(self._session, self._inbound)
+            with anyio.CancelScope(shield=True):
+                await self._inbound.flush()
 
     @property
     def _state(self) -> LoopState:
@@ -155,6 +166,7 @@ class Drive:
             cause = self._cancelled or self._stopped or "host"
             end = EndReason("aborted", reason={"kind": cause})
         if end.kind != SUSPENDED:
+            steps.enter_input()
             with steps.closing():
                 self._session.repair(reason=reason, end=end)
         await self._inbound.flush()

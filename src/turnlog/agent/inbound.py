@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from turnlog.commands import Approve, Cancel, Command, Deny, Prompt, Steer
+from turnlog.commands import Approve, Cancel, Command, Compact, Deny, Prompt, Steer
 from turnlog.events import InboxAccepted
 from turnlog.records import flatten
 from turnlog.session import Session
@@ -133,6 +133,11 @@ class Inbound:
             if queued.command.turn in (None, turn):
                 return queued.command
         return None
+
+    async def accept_compactions(self) -> None:
+        """Accept compactions that were asked for: the log then says that one is wanted."""
+        for queued in await self.of(Compact):
+            self.accept(queued)
 
     async def discard_stale(self) -> None:
         """Before a turn starts: what was meant for one that is over has no effect."""

@@ -1,27 +1,34 @@
 """`ReactLoopAgent`: reason, act, observe, until there is nothing left to do.
 
-The order of events in a turn is the law (docs/agents.md): `turn/start`; then for each step
-`step/start`, the input it brings, `request/header` if it changed, `request/sent`, a flush, the
-stream, `assistant/message`, the tools with their results in call order, `step/end`; `turn/end` says
-why. Whatever cuts a turn off, cancellation, an error, a crash, closes it by the same closers.
+The order of events in a turn is the law (docs/agents.md): `turn/start`; then for each step, after
+compaction if it is due, `step/start`, the input it brings, `request/header` if it changed,
+`request/sent`, a flush, the stream, `assistant/message`, the tools with their results in call
+order, `step/end`; `turn/end` says why. Whatever cuts a turn off, cancellation, an error, a crash,
+closes it by the same closers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias, get_args
 from weakref import WeakKeyDictionary
 
 import msgspec
 
 from turnlog.agent.approval import Approver
+from turnlog.agent.asking import without_system
+from turnlog.agent.inbound import Inbound
 from turnlog.agent.results import TurnResult
+from turnlog.agent.state import system_node
 from turnlog.agent.tools import Tool, toolbox
-from turnlog.agent.turn import AgentBusy, Turn
+from turnlog.agent.turn import AgentBusy, Turn, idle
 from turnlog.backoff import Backoff, backoff
-from turnlog.content import Content, blocks, is_blank
+from turnlog.compaction.engine import BasicCompactionEngine
+from turnlog.compaction.port import Ahead, Compacted, CompactionEngine
+from turnlog.content import Content, Message, blocks, is_blank
 from turnlog.dialects import BodyEncoder, encoder
-from turnlog.errors import TurnlogError
+from turnlog.errors import CompactionFailed, TurnlogError
 from turnlog.events import Header, ModelConfig
 from turnlog.models.forced_tools import forced_header
 from turnlog.models.port import Model
@@ -45,6 +52,8 @@ class ReactLoopAgent:
             "limit". Tokens are input and output, as far as the model reports them.
         retries: how often a failed request is tried again.
         temperature, max_output_tokens, reasoning_effort: for the model, as far as it knows them.
+        compaction: keeps requests within the model's window; by default a `BasicCompactionEngine`
+            that asks the agent's own model for summaries.
     """
 
     def __init__(  # noqa: PLR0913 - all optional
@@ -62,6 +71,7 @@ class ReactLoopAgent:
         temperature: float | None = None,
         max_output_tokens: int | None = None,
         reasoning_effort: str | None = None,
+        compaction: CompactionEngine | None = None,
     ) -> None:
         self.model: Model = _open(model)
         self.tools = toolbox(tools)
@@ -72,6 +82,9 @@ class ReactLoopAgent:
         self.max_seconds = max_seconds
         self.retries = retries
         self.delay = delay
+        self.compaction: CompactionEngine = compaction or BasicCompactionEngine(
+            self.model, delay=delay
+        )
         self._config = ModelConfig(
             self.model.provider,
             self.model.model,
@@ -118,6 +131,51 @@ class ReactLoopAgent:
             msg = 'tool_choice="required" needs an agent with tools'
             raise TurnlogError(msg)
         return Turn(self, session, prompt, tool_choice)
+
+    async def compact(
+        self, session: Session, *, instruction: str | None = None
+    ) -> Compacted | None:
+        """Compact the session because somebody asks for it.
+
+        Args:
+            session: the session.
+            instruction: what is to be kept in particular.
+
+        Returns:
+            What was done; None inside a step of a running turn, which is ended first.
+
+        Raises:
+            CompactionBusy: another compaction of the session is running.
+            CompactionFailed: nothing was compacted; the log says why.
+        """
+        ahead = self.ahead(session)
+        with idle(session) as is_idle:
+            if is_idle:
+                session.repair()
+            return await self.compaction.compact_now(session, instruction=instruction, ahead=ahead)
+
+    async def make_room(self, session: Session, messages: Sequence[Message] = ()) -> None:
+        """Compact if the next request would be too large, or somebody asked for it.
+
+        Args:
+            session: the session, between two steps.
+            messages: what the next request will bring.
+        """
+        with suppress(CompactionFailed):  # in the log; whether it fits the provider says
+            await self.compaction.compact_if_needed(session, self.ahead(session, messages))
+
+    async def compact_as_asked(self, session: Session, inbound: Inbound) -> None:
+        """Compact if somebody asked for it; called where no step follows."""
+        await inbound.accept_compactions()
+        if self.compaction.is_wanted(session):
+            await self.make_room(session)
+
+    def ahead(self, session: Session, messages: Sequence[Message] = ()) -> Ahead:
+        """The next request, as far as the session does not say."""
+        header = self.header("auto")
+        if system_node(session) is not None:
+            header = without_system(header)
+        return Ahead(header, self.model.context_window, tuple(messages))
 
     def header(self, choice: ToolChoice) -> Header:
         """The request header of a step.

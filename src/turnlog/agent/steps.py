@@ -6,12 +6,15 @@ from collections.abc import Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from turnlog import _ambient
 from turnlog.agent.asking import Answer, Asking
 from turnlog.agent.dispatch import Dispatch
 from turnlog.agent.results import SUSPENDED, tokens_spent
 from turnlog.agent.state import LATE, open_calls
 from turnlog.content import Content, Message, Source, Text, ToolCall, blocks, is_blank, user_message
+from turnlog.errors import CompactionFailed, ContextOverflow
 from turnlog.events import EndReason, StepEnd, StepStart, ToolResult, TurnStart
 from turnlog.views.loop import LoopState, loop_fold
 
@@ -32,7 +35,7 @@ class Steps:
         self._session = session
         self._inbound = inbound
         self._choice: ToolChoice = choice
-        self._begun = False
+        self._input: tuple[Content, Waiting[Prompt] | None] | None = None  # not in the log yet
         self._dispatch: Dispatch | None = None
 
     @property
@@ -40,13 +43,18 @@ class Steps:
         return self._session.fold(loop_fold)
 
     def begin(self, prompt: Content, queued: Waiting[Prompt] | None) -> None:
-        """Start a turn and its first step with the prompt, before anything is waited for."""
+        """Start a turn for the prompt, which enters with its first step."""
         self._session.append("turn/start", TurnStart(self._state.turn + 1))
-        self._start_step()
-        if queued is not None:
-            self._inbound.accept(queued)
-        self._say(prompt)
-        self._begun = True
+        self._input = (prompt, queued)
+
+    def enter_input(self) -> None:
+        """Start the first step with the prompt, if that has not been done: it is never lost."""
+        if self._input is not None:
+            (prompt, queued), self._input = self._input, None
+            self._start_step()
+            if queued is not None:
+                self._inbound.accept(queued)
+            self._say(prompt)
 
     async def run(self) -> EndReason:
         """Take steps until the turn ends or is suspended.
@@ -56,22 +64,20 @@ class Steps:
         """
         session = self._session
         async with AsyncExitStack() as stack:
-            if not self._begun and not await self._tools(open_calls(session)):
+            if self._input is None and not await self._tools(open_calls(session)):
                 return EndReason(SUSPENDED)
             await stack.enter_async_context(self._agent.model.connected())
             while True:
-                if not self._begun:
-                    limit = self._limit()
-                    if limit is not None:
-                        return limit
-                    self._start_step()
-                await self._steer()
+                limit = self._limit() if self._input is None else None
+                if limit is not None:
+                    return limit
+                await self._begin_step()
                 answer = await self._ask()
-                self._begun = False
                 calls = answer.message.tool_calls
                 if not await self._tools(calls):
                     return EndReason(SUSPENDED)
                 if not calls and not await self._inbound.steering(self._state.turn):
+                    await self._agent.compact_as_asked(session, self._inbound)
                     return EndReason("max-tokens" if answer.cut_off else "completed")
 
     @contextmanager
@@ -92,6 +98,24 @@ class Steps:
         return None
 
     # -- input ---------------------------------------------------------------------------------
+
+    async def _begin_step(self) -> None:
+        """Make room for what the next step brings, then start it."""
+        await self._inbound.accept_compactions()
+        await self._agent.make_room(self._session, await self._incoming())
+        if self._input is None:
+            self._start_step()
+        else:
+            self.enter_input()
+        await self._steer()
+
+    async def _incoming(self) -> list[Message]:
+        """What the next step will bring, none of it in the log yet."""
+        steering = await self._inbound.steering(self._state.turn)
+        said: list[Content] = [] if self._input is None else [self._input[0]]
+        said += [queued.command.text for queued in steering]
+        late = [result.message for result in self._state.late.values()]
+        return [*late, *map(user_message, said)]
 
     def _start_step(self) -> None:
         """Start the next step with what came late."""
@@ -133,9 +157,24 @@ class Steps:
             retries=agent.retries,
             delay=agent.delay,
         )
-        header = asking.log_header(agent.header(choice), state.turn, state.step)
+        turn, step = state.turn, state.step
         forced = choice == "required" and bool(agent.tools) and not agent.model.native_tools
-        return await asking.ask(header, state.turn, state.step, forced=forced)
+        header = asking.log_header(agent.header(choice), turn, step)
+        try:
+            return await asking.ask(header, turn, step, forced=forced)
+        except ContextOverflow as error:
+            await self._shrink(error)
+        header = asking.log_header(agent.header(choice), turn, step)  # a summary's may have come
+        return await asking.ask(header, turn, step, forced=forced)
+
+    async def _shrink(self, error: ContextOverflow) -> None:
+        """Make the request smaller that was refused, or say why that is not possible."""
+        agent, session = self._agent, self._session
+        try:
+            await agent.compaction.on_overflow(session, error, agent.ahead(session))
+        except CompactionFailed as failed:
+            said = f"{error.failure.message} (compaction does not help: {failed})"
+            raise ContextOverflow(msgspec.structs.replace(error.failure, message=said)) from failed
 
     async def _tools(self, calls: Sequence[ToolCall]) -> bool:
         """Run the calls of the step and end it; False when it is suspended."""

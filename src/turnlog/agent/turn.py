@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 from weakref import WeakSet
@@ -13,6 +14,7 @@ import anyio
 import anyio.abc
 
 from turnlog.agent.drive import Drive
+from turnlog.compaction.port import compacting
 from turnlog.errors import TurnlogError
 
 if TYPE_CHECKING:
@@ -24,10 +26,23 @@ if TYPE_CHECKING:
 
 
 class AgentBusy(TurnlogError):
-    """The session is in a turn already."""
+    """The session is in a turn already, or is being compacted."""
 
 
 _running: WeakSet[Session] = WeakSet()
+
+
+@contextmanager
+def idle(session: Session) -> Generator[bool]:
+    """Keep turns from starting in a session while inside; False when one runs already."""
+    if session in _running:
+        yield False
+        return
+    _running.add(session)
+    try:
+        yield True
+    finally:
+        _running.discard(session)
 
 
 class Turn:
@@ -57,6 +72,9 @@ class Turn:
 
     async def __aenter__(self) -> Self:
         session = self._session
+        if session in compacting:
+            msg = f"session {session.id!r} is being compacted: wait for its end"
+            raise AgentBusy(msg)
         if session in _running:
             msg = f"session {session.id!r} is in a turn already: post a Steer or wait for its end"
             raise AgentBusy(msg)

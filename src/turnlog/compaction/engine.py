@@ -24,6 +24,7 @@ from turnlog.compaction.meter import Gauge
 from turnlog.compaction.port import Ahead, Compacted, CompactionEngine, Policy, Reason, compacting
 from turnlog.compaction.pruner import Pruner
 from turnlog.compaction.ranges import Range, choose
+from turnlog.compaction.state import COMPACTIONS
 from turnlog.compaction.summary import Rejected
 from turnlog.compaction.task import ModelPolicy, Task
 from turnlog.content import Failure, Message
@@ -105,7 +106,7 @@ class BasicCompactionEngine(CompactionEngine):
         state = task.state
         if state.bracket is not None:
             return None
-        if session in self._later or state.wanted is not None:
+        if self.is_wanted(session):
             wish = self._later.pop(session, None)
             if wish is None and state.wanted is not None:
                 wish = state.wanted.instruction
@@ -134,6 +135,10 @@ class BasicCompactionEngine(CompactionEngine):
             self._later[session] = instruction
             return None
         return await self._manual(task, instruction)
+
+    def is_wanted(self, session: Session) -> bool:
+        """As the protocol says."""
+        return session in self._later or session.fold(COMPACTIONS).wanted is not None
 
     async def on_overflow(
         self, session: Session, error: ContextOverflow, ahead: Ahead | None = None

@@ -100,6 +100,10 @@ class CompactionEngine(Protocol):
         """
         ...
 
+    def is_wanted(self, session: Session) -> bool:
+        """Whether somebody asked for a compaction that waits for `compact_if_needed`."""
+        ...
+
     async def on_overflow(
         self, session: Session, error: ContextOverflow, ahead: Ahead | None = None
     ) -> Compacted:
