@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from turnlog.compaction.meter import METER
 from turnlog.compaction.pins import PINS
 from turnlog.views.loop import loop_fold
 
@@ -42,7 +43,11 @@ class StandingFold(Protocol[S]):
         ...
 
 
-STANDING: Mapping[str, StandingFold[Any]] = {"loop@1": loop_fold, "pins@1": PINS}
+STANDING: Mapping[str, StandingFold[Any]] = {
+    "loop@1": loop_fold,
+    "meter@1": METER,
+    "pins@1": PINS,
+}
 """By name and version: a record that lacks one, or has another version of it, is made anew."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +21,9 @@ from turnlog.compaction.estimate import DEFAULT, Estimator, Size, header_size, m
 from turnlog.compaction.tally import BIG, Kept, Mark, MeterState
 from turnlog.content import Message, Reasoning, Text, Usage, user_message
 from turnlog.records import encode
-from turnlog.session import Session
+
+if TYPE_CHECKING:
+    from turnlog.session import Session
 
 PLAUSIBLE: Final = 3
 """By what factor an estimate may be too high: a report below that left something out."""
@@ -94,10 +96,14 @@ class MeterFold:
 
     def dump(self, state: MeterState) -> dict[str, Any]:
         """The state as JSON, for `restore`; as long as the surface, whatever the log."""
+        sizes = state.nodes.values()
         kept = Kept(
             self.estimator.name,
             state.seq,
-            [(seq, s.tokens, s.bytes, s.media) for seq, s in state.nodes.items()],
+            list(state.nodes),
+            [size.tokens for size in sizes],
+            [size.bytes for size in sizes],
+            [size.media for size in sizes],
             list(state.anchors.items()),
             sorted(state.system),
             list(state.results.items()),
@@ -126,8 +132,10 @@ class MeterFold:
             raise ValueError(msg)
         state = MeterState()
         state.seq = kept.seq
-        for seq, *size in kept.nodes:
-            state.enter(seq, Size(*size))
+        columns = kept.tokens, kept.bytes, kept.media
+        sizes = map(Size._make, zip(*columns, strict=True))
+        state.nodes = dict(zip(kept.nodes, sizes, strict=True))
+        state.total = Size(*map(sum, columns))
         state.anchors = dict(kept.anchors)
         state.system = set(kept.system)
         state.results = dict(kept.results)

@@ -136,11 +136,14 @@ class MeterState:
 
 
 class Kept(msgspec.Struct, rename="camel"):
-    """A `MeterState` as it is kept."""
+    """A `MeterState` as it is kept; its nodes and their sizes are four columns."""
 
     estimator: str
     seq: int
-    nodes: list[tuple[int, int, int, int]]
+    nodes: list[int]
+    tokens: list[int]
+    bytes: list[int]
+    media: list[int]
     anchors: list[tuple[int, int]]
     system: list[int]
     results: list[tuple[int, int]]
