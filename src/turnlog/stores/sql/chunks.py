@@ -50,6 +50,7 @@ MAX_CHUNK = 1 << 20
 MAX_MESSAGE = 4 << 20
 """A longer message is no dictionary: every reading of its chunks would have to load it."""
 _LEVEL = 6  # finds more in the message, at no cost beside that of making it a dictionary
+_WORTH = 7 / 8  # what leaning on a message must save: without it the row is read without another
 _FAR = 1 << 60  # milliseconds between two chunks: beyond it a gap may not fit into 64 bits
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_RUN)]
@@ -114,7 +115,8 @@ def repack(chunks: Sequence[AnyEvent], message: AnyEvent) -> list[ChunkRow] | No
             parts = _parts(run)
             plain = _row(run, parts, usual.compress)
             row = _row(run, parts, leaning, message.seq, message.raw)
-            rows.append(row if len(row.data) < len(plain.data) else plain)
+            helps = len(row.data) < len(plain.data) * _WORTH
+            rows.append(row if helps else plain)
         return rows
     finally:
         give_back(usual)

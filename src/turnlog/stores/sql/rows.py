@@ -227,6 +227,8 @@ def _event(row: tuple[Any, ...], blob: Callable[[bytes], bytes], decompress: Cod
     kind = EVENT_TYPES.get(name)
     if kind is None and name.startswith('"'):
         name = json.loads(name)
+    if not name:
+        raise BadRow("expected a type, it is empty")
     reading = jsontext.decode if kind is None else kind.read
     if ignorable is not None and ignorable != 1:
         raise BadRow(f"expected ignorable to be 1 or nothing, got {ignorable!r}")
@@ -244,11 +246,14 @@ def _event(row: tuple[Any, ...], blob: Callable[[bytes], bytes], decompress: Cod
 
 
 def _payload(stored: bytes, blob: Callable[[bytes], bytes], decompress: Coder) -> bytes:
-    if stored.startswith(PACKED):
-        return unpack_bytes(stored, decompress)
-    return unpack_long(stored, blob, decompress) if stored.startswith(CUT) else stored
+    if stored[:1] >= _FIRST_OF_JSON:
+        return stored
+    if stored.startswith(CUT):
+        return unpack_long(stored, blob, decompress)
+    return unpack_bytes(stored, decompress)
 
 
+_FIRST_OF_JSON = bytes([JSON])
 _ENVELOPE = frozenset({"type", "seq", "time", "data", "sourceEventSeqs", "surfaceOp", "ignorable"})
 
 
