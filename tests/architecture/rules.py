@@ -52,6 +52,7 @@ EDGES: Mapping[str, frozenset[str]] = {
             "stores.live",
             "stores.memory",
             "stores.port",
+            "stores.searching",
             "stores.store",
         }
     ),

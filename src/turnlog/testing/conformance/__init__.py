@@ -24,6 +24,7 @@ from turnlog.testing.conformance.lifecycle import LifecycleTests
 from turnlog.testing.conformance.long import LongTests
 from turnlog.testing.conformance.ownership import OwnershipTests
 from turnlog.testing.conformance.reading import ReadingTests
+from turnlog.testing.conformance.searching import SearchTests
 from turnlog.testing.conformance.seeds import SeedTests
 
 __all__ = ["Factory", "Handles", "StoreConformance", "StoreDifferential"]
@@ -39,5 +40,6 @@ class StoreConformance(
     InboxTests,
     FacadeTests,
     LongTests,
+    SearchTests,
 ):
     """Every rule of the store port, as pytest tests; subclass it and give a `factory`."""
