@@ -104,7 +104,7 @@ async def make_agent(
             raise Misused(f"--max-{name}: expected 1 or more, got {value}")
     if chosen.tool_choice == "required" and not chosen.tool:
         raise Misused("--tool-choice required needs a --tool MODULE:FUNC")
-    model = await _open_model(store, chosen.model)
+    model = await named_model(store, chosen.model)
     if chosen.tool and chosen.tool_choice == "auto" and not model.native_tools:
         note_line(f"{model.name} calls a tool only with --tool-choice required")
     try:
@@ -121,7 +121,7 @@ async def make_agent(
         raise Misused(f"--tool: {error}") from None
 
 
-async def _open_model(store: Store, name: str | None) -> Model:
+async def named_model(store: Store, name: str | None) -> Model:
     """The model by its name; a recorded one finds its session in the same store."""
     from turnlog.models import open_model
 

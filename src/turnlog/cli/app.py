@@ -12,6 +12,7 @@ from turnlog.cli import (
     chatting,
     checking,
     commanding,
+    compacting,
     following,
     reading,
     running,
@@ -68,8 +69,9 @@ for group, commands in (
     (RUN, (running.run, chatting.chat, commanding.cancel, commanding.steer)),
     (RUN, (commanding.approvals, commanding.approve, commanding.deny)),
     (READ, (reading.ls, reading.show, reading.messages, reading.events, reading.requests)),
-    (READ, (following.tail,)),
+    (READ, (following.tail, compacting.compactions, compacting.recall)),
     (WRITE, (changing.fork, changing.repair, transfer.import_, transfer.export)),
+    (WRITE, (compacting.compact, compacting.pin, compacting.unpin)),
     (CHECK, (checking.verify, checking.stats, checking.doctor)),
 ):
     for command in commands:

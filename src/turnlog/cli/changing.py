@@ -70,11 +70,14 @@ def fork(
 
 
 def _before(session: Session, number: int) -> int:
-    """The last event before a compaction."""
-    starts = [event.seq for event in session.events if event.type == "compaction/start"]
-    if not 0 <= number < len(starts):
-        raise no_number(session.id, "compaction", number, len(starts))
-    return starts[number] - 1
+    """The last event before a compaction; -1 where there is none."""
+    from turnlog.compaction.history import compactions
+
+    found = compactions(session)
+    if not 0 <= number < len(found):
+        raise no_number(session.id, "compaction", number, len(found))
+    before = [event.seq for event in session.events if event.seq < found[number].start]
+    return before[-1] if before else -1
 
 
 def repair(

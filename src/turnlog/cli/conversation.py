@@ -18,11 +18,15 @@ PERSON = "user"
 
 @dataclass(frozen=True)
 class Entry:
-    """One message to show; `seq` is its event's."""
+    """One message to show; `seq` is its event's.
+
+    `shadowed_by` is what took its place, `instead` what the model sees of that now.
+    """
 
     seq: int
     message: Message
     shadowed_by: int | None = None
+    instead: int | None = None
     replaces: list[int] | None = None
     interrupted: bool = False
 
@@ -34,7 +38,7 @@ class Entry:
         if self.replaces:
             heading += f"  (stands for {_seqs(self.replaces)})"
         if self.shadowed_by is not None:
-            heading += f"  (the model sees #{self.shadowed_by} instead)"
+            heading += f"  (the model sees #{self.instead} instead)"
         style = "dim" if self.shadowed_by is not None else _COLOURS.get(message.role, "bold")
         screen.say(screen.styled(printable_line(heading), style))
         for block in message.content:
@@ -84,14 +88,20 @@ def conversation(
         last = session.next_seq if at is None else at
         past = [each for each in session.surface.replacements if each.seq <= last]
         gone = {node: each.seq for each in past for node in each.shadowed}
-        shown = {e.seq: replace(e, shadowed_by=gone.get(e.seq)) for e in entries}
         for each in past:
             message = session.event_at(each.seq).message
-            if message is not None:
-                nodes = list(each.shadowed)
-                shown[each.seq] = Entry(each.seq, message, gone.get(each.seq), nodes)
+            if message is not None and (tools or message.role != "tool"):
+                entries.append(Entry(each.seq, message, replaces=list(each.shadowed)))
+        now = {each.seq: each.seq for each in past}
+        for each in reversed(past):  # a later one may stand for an earlier one
+            now[each.seq] = now.get(gone.get(each.seq, -1), each.seq)
+        shown = {e.seq: _shadowed(e, gone.get(e.seq), now) for e in entries}
         entries = [shown[seq] for seq in placed(seqs, past) if seq in shown]
     yield from entries
+
+
+def _shadowed(entry: Entry, by: int | None, now: dict[int, int]) -> Entry:
+    return entry if by is None else replace(entry, shadowed_by=by, instead=now[by])
 
 
 def seen(session: Session, at: int | None) -> Iterator[Entry]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from turnlog.cli.sessions import read_session
+from turnlog.compaction.prefix import Replaced, replacements
 from turnlog.errors import TurnlogError
 from turnlog.views.usage import Count, Spent
 
@@ -32,6 +33,7 @@ def of_session(session: Session) -> dict[str, Any]:
         "replacements": session.surface.replace_generation,
         "damagedStretches": len(session.damage),
         "unknownTypes": sum(session.unknown_types.values()),
+        "prefixCache": [_broken(each) for each in replacements(session)],
         "eventsByType": dict(types.most_common()),
         "tokensByModel": _usage(session.usage().everything),
     }
@@ -60,6 +62,19 @@ async def of_store(store: Store) -> dict[str, Any]:
         "sessionsByHealth": dict(health),
         "sessionsWithoutTokens": unread,
         "tokensByModel": _usage(spent),
+    }
+
+
+def _broken(found: Replaced) -> dict[str, Any]:
+    """A replacement, and what it cost in prefix cache, in estimated tokens."""
+    return {
+        "seq": found.seq,
+        "kind": found.kind,
+        "broke": found.broke,
+        "shadowed": len(found.shadowed),
+        "removed": found.removed,
+        "added": found.added,
+        "resent": found.resent,
     }
 
 
@@ -93,7 +108,9 @@ _LABELS = {
     "messagesForModel": "messages the model sees",
     "messagesForPerson": "messages a person reads",
     "sessionsWithoutTokens": "sessions not counted in tokens",
+    "prefixCache": "estimated tokens to read anew after replacements",
 }
+_LISTED = 10  # replacements, the last ones
 
 
 def told(found: dict[str, Any]) -> Iterator[tuple[str, str | list[tuple[str, str]]]]:
@@ -103,11 +120,24 @@ def told(found: dict[str, Any]) -> Iterator[tuple[str, str | list[tuple[str, str
         if key == "tokensByModel":
             models = [(part["model"] or "unknown model", _tokens(part)) for part in value]
             yield name, models
+        elif key == "prefixCache":
+            yield name, list(_cache(value)) or "no replacements"
         elif isinstance(value, dict):
             counts = cast("dict[str, int]", value)
             yield name, [(kind, str(count)) for kind, count in counts.items()]
         elif key != "sessionsWithoutTokens" or value:
             yield name, "unknown" if value is None else str(value)
+
+
+def _cache(found: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """What replacements cost: the sum, and the last ones."""
+    if found:
+        yield "all", str(sum(each["resent"] for each in found))
+    for each in found[-_LISTED:]:
+        what = f"{each['removed']} became {each['added']}"
+        yield f"{each['kind']} #{each['seq']}", f"{each['resent']} behind #{each['broke']}; {what}"
+    if len(found) > _LISTED:
+        yield "earlier", f"{len(found) - _LISTED} more; --json lists them"
 
 
 def _words(key: str) -> str:
