@@ -209,11 +209,15 @@ def _usual_events(
         if crc32(data, crc32(_numbers(seq, time), start)) != total:
             raise BadRow("its sum is wrong")
         raw = decompress(MAGIC + data[1:]) if form == packed else data
-        if cited is None:
-            events.append(Event(name, seq, time, raw, op, None, False, None, read))
-        else:
+        seqs = None
+        if cited is not None:
             seqs = unpack_seqs(_cited(cited), seq)
-            events.append(make_event(name, seq, time, raw, op, seqs, reading=read))
+            if type(seqs) is not range:
+                if len(seqs) > 1:
+                    events.append(make_event(name, seq, time, raw, op, seqs, reading=read))
+                    continue
+                seqs = tuple(seqs)
+        events.append(Event(name, seq, time, raw, op, seqs, False, None, read))
     return events
 
 
