@@ -12,9 +12,11 @@ that session becomes durable.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import anyio
-from anyio.from_thread import BlockingPortal
+import anyio.lowlevel
 
 from turnlog.errors import QueueFull, StaleWriter, StoreClosed, StoreError, WriteFailed
 from turnlog.events import AnyEvent
@@ -64,7 +66,7 @@ class Writer:
         self._thread = 0  # the event loop's
         self.ready = anyio.Event()
         self._scope = anyio.CancelScope(shield=True)
-        self._portal: BlockingPortal | None = None  # how other threads reach it
+        self._soon: Callable[[Callable[[], object]], object] | None = None  # from other threads
         self._closed = False
         self._idle = True
 
@@ -110,12 +112,12 @@ class Writer:
             self._bytes += size
             idle, self._idle = self._idle, False
         if idle:
-            if self._portal is None or threading.get_ident() == self._thread:
+            if self._soon is None or threading.get_ident() == self._thread:
                 self._wake.set()
             else:
-                self._portal.start_task_soon(self._wake_up)
+                self._soon(self._wake_up)
 
-    async def _wake_up(self) -> None:
+    def _wake_up(self) -> None:
         self._wake.set()
 
     async def room(self) -> None:
@@ -161,17 +163,17 @@ class Writer:
     async def run(self) -> None:
         """Drain until `stop`; a cancel from outside does not, for something waits."""
         self._thread = threading.get_ident()
+        self._soon = _from_other_threads()
         with self._scope:
-            async with BlockingPortal() as self._portal:
-                self.ready.set()
-                while True:
-                    await self._wake.wait()
-                    if self._window and not self._hurry.is_set():
-                        with anyio.move_on_after(self._window):
-                            await self._hurry.wait()
-                    self._wake, self._hurry = anyio.Event(), anyio.Event()
-                    await self._drain()
-                    self._again()
+            self.ready.set()
+            while True:
+                await self._wake.wait()
+                if self._window and not self._hurry.is_set():
+                    with anyio.move_on_after(self._window):
+                        await self._hurry.wait()
+                self._wake, self._hurry = anyio.Event(), anyio.Event()
+                await self._drain()
+                self._again()
 
     def stop(self) -> None:
         """End `run`; after `close`."""
@@ -262,3 +264,14 @@ def _batch(outbox: Outbox) -> Batch:
     if record is not None and record.seq > events[-1].seq + 1:
         record = None
     return Batch(outbox.claim, events, outbox.durable, record)
+
+
+def _from_other_threads() -> Callable[[Callable[[], object]], object]:
+    """How other threads have something called in the event loop that runs here.
+
+    They do not wait for it: who appends holds the session's lock, and the loop may want that.
+    """
+    token: Any = anyio.lowlevel.current_token()
+    native: Any = getattr(token, "native_token", token)
+    on_asyncio = getattr(native, "call_soon_threadsafe", None)
+    return on_asyncio or native.run_sync_soon
