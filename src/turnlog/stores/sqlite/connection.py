@@ -51,6 +51,7 @@ class Database:
         self.read_only = False
         self._durability = durability
         self._immutable = False
+        self._damaged = False
         self._pid = -1
         self._file: tuple[int, int] = (-1, -1)
         self._guard = threading.Lock()  # of what follows
@@ -71,23 +72,29 @@ class Database:
             apsw.Error, OSError: it cannot be opened.
         """
         self._pid = _ambient.process_id()
-        self.read_only = self._immutable = False
+        self.read_only, self._immutable, self._damaged = False, False, False
         if not self.path.exists():
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(self.path)
-        if not os.access(self.path, os.W_OK) or not os.access(self.path.parent, os.W_OK):
-            self.read_only = True
+        try:
+            if os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK):
+                self._open_writable()
+            else:
+                self._open_readable()
+        except apsw.CorruptError:  # what is left can be read, if SQLite is told to trust nothing
+            self._damaged = True
             self._open_readable()
-        else:
-            writer = self._connect(apsw.SQLITE_OPEN_READWRITE)
-            try:
-                self._prepare(writer)
-            except BaseException:
-                writer.close()
-                raise
-            self._writer = writer
         self._file = self._identity()
         self._open = True
+
+    def _open_writable(self) -> None:
+        db = self._connect(apsw.SQLITE_OPEN_READWRITE)
+        try:
+            self._prepare(db)
+        except BaseException:
+            db.close()
+            raise
+        self._writer = db
 
     def _prepare(self, db: Connection) -> None:
         """Make a new file a store, or see that it is one."""
@@ -109,6 +116,7 @@ class Database:
 
     def _open_readable(self) -> None:
         """See that the file can be read; without its WAL where the folder takes none."""
+        self.read_only = True
         try:
             db = self._connect(apsw.SQLITE_OPEN_READONLY)
             try:
@@ -135,6 +143,8 @@ class Database:
             flags |= apsw.SQLITE_OPEN_URI
         db = connect(name, flags)
         db.set_busy_timeout(int(PATIENCE * 1000))
+        if self._damaged:
+            db.pragma("writable_schema", 1)  # or a file that is too short is not looked into
         db.pragma("cache_size", -_CACHE)
         db.pragma("trusted_schema", 0)
         db.pragma("cell_size_check", 1)  # damage is reported, not interpreted
@@ -208,7 +218,10 @@ class Database:
             self.check()
             db = self._writer
             if db is None:
-                msg = f"{self.url} is read-only: make the file and its folder writable"
+                why = "it is damaged: copy what is left into another store"
+                if not self._damaged:
+                    why = "make the file and its folder writable"
+                msg = f"{self.url} can only be read: {why}"
                 raise StoreError(msg)
             db.execute("BEGIN IMMEDIATE")
             try:

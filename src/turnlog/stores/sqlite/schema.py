@@ -111,8 +111,9 @@ def version_of(db: Connection, url: str) -> int:
         UnsupportedVersion: it is newer than this turnlog.
         StoreError: the file is something else's.
     """
-    version, application = int(db.pragma("user_version")), int(db.pragma("application_id"))
-    if application != APPLICATION and (version or application or _tables(db)):
+    used = _tables(db)  # first: others may be making them, and then what follows says so
+    application, version = int(db.pragma("application_id")), int(db.pragma("user_version"))
+    if application != APPLICATION and (version or application or used):
         msg = f"{url}: an SQLite database that is no store of turnlog's: choose another file"
         raise StoreError(msg)
     if version > VERSION:

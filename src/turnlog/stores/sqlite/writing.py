@@ -65,7 +65,7 @@ class Tenure:
         unsettled: the last commit failed, and it is not known whether it was done all the same.
     """
 
-    __slots__ = ("attempt", "no", "session_id", "token", "unsettled")
+    __slots__ = ("_header", "attempt", "no", "session_id", "token", "unsettled")
 
     def __init__(self, no: int, session_id: str, token: int) -> None:
         self.no = no
@@ -73,6 +73,17 @@ class Tenure:
         self.token = token
         self.attempt = Attempt()
         self.unsettled = False
+        self._header: tuple[bytes, SessionHeader] | None = None
+
+    def header(self, raw: bytes, total: int) -> SessionHeader:
+        """The header as it is stored, read once.
+
+        Raises:
+            InvalidHeader, UnsupportedVersion: it cannot be read.
+        """
+        if self._header is None or self._header[0] != raw:
+            self._header = (raw, read_header(raw, total))
+        return self._header[1]
 
 
 class Writing:
@@ -272,7 +283,7 @@ class Writing:
         if batch.record is not None:
             db.execute(_KEEP_RECORD, (no, batch.record.seq, batch.record.data))
         if batch.events:
-            last_activity, stale, info = _followed(batch, *line)
+            last_activity, stale, info = _followed(batch, tenure, *line)
             db.execute(_GROW, (batch.next_seq, last_activity, size, stale, info, no))
         return True
 
@@ -295,12 +306,18 @@ def _check_seqs(batch: Batch) -> None:
 
 
 def _followed(
-    batch: Batch, header: bytes, total: int, last_activity: int, stale: int, info: bytes | None
+    batch: Batch,
+    tenure: Tenure,
+    header: bytes,
+    total: int,
+    last_activity: int,
+    stale: int,
+    info: bytes | None,
 ) -> tuple[int, int, bytes | None]:
     """What a listing needs, once a batch is stored: last activity, stale, info."""
     if not stale and info is not None:
         try:
-            fold = InfoFold(read_header(header, total), jsontext.decode(info))
+            fold = InfoFold(tenure.header(header, total), jsontext.decode(info))
             fold.next_seq = batch.expected_seq
             if fold.follow(batch.events):
                 state = fold.state()
