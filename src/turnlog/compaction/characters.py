@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from typing import Final
 
-_UNIT: Final = 64  # the costs below are in 64ths of a token
-_KINDS: Final = 16
-_NEWLINE: Final = 5  # what a text is taken to begin after
+UNIT: Final = 64  # the costs below are in 64ths of a token
+NEWLINE: Final = 5  # what a text is taken to begin after
 
 # What a byte costs: a row for the kind of the byte before it, a column for its own.
-_COSTS: Final = (
+COSTS: Final = (
     (28, 72, 63, 43, 24, 28, 32, 46, 56, 22, 22, 22, 22, 22, 22, 22),  # control
     (72, 11, 72, 55, 4, 42, 19, 13, 20, 22, 72, 37, 56, 23, 4, 22),  # lower
     (68, 29, 24, 72, 4, 4, 4, 4, 72, 22, 72, 22, 33, 26, 9, 22),  # upper
@@ -30,18 +29,18 @@ _COSTS: Final = (
     (36, 51, 4, 63, 55, 72, 4, 53, 4, 22, 4, 22, 41, 23, 23, 22),  # joiner
     (44, 47, 40, 47, 4, 4, 22, 4, 63, 22, 4, 16, 61, 42, 55, 27),  # bracket
     (45, 47, 72, 72, 64, 72, 4, 23, 18, 22, 25, 22, 28, 31, 22, 22),  # symbol
-    (22, 48, 72, 44, 70, 57, 53, 72, 18, 7, 4, 38, 4, 4, 4, 72),  # inner
+    (22, 48, 72, 44, 70, 57, 53, 72, 18, 7, 4, 34, 4, 4, 4, 72),  # inner
     (22, 22, 22, 22, 22, 22, 22, 22, 22, 6, 22, 22, 22, 22, 22, 22),  # two-byte
     (22, 22, 22, 22, 22, 22, 22, 22, 22, 6, 22, 22, 22, 22, 22, 22),  # kana
-    (22, 22, 22, 22, 22, 22, 22, 22, 22, 46, 22, 22, 22, 22, 22, 22),  # ideograph
+    (22, 22, 22, 22, 22, 22, 22, 22, 22, 38, 22, 22, 22, 22, 22, 22),  # ideograph
     (22, 22, 22, 22, 22, 22, 22, 22, 22, 25, 22, 22, 22, 22, 22, 22),  # hangul
     (22, 22, 22, 22, 22, 22, 22, 22, 22, 4, 22, 22, 22, 22, 22, 22),  # three-byte
-    (22, 22, 22, 22, 22, 22, 22, 22, 22, 72, 22, 22, 22, 22, 22, 22),  # four-byte
+    (22, 22, 22, 22, 22, 22, 22, 22, 22, 60, 22, 22, 22, 22, 22, 22),  # four-byte
 )
 
 
-def _kind(byte: int) -> int:
-    """The kind of a byte of UTF-8, as the rows of `_COSTS` are named."""
+def kind_of(byte: int) -> int:
+    """The kind of a byte of UTF-8, as the rows of `COSTS` are named."""
     if byte >= 0x80:
         starts = (
             (0xF0, 15),
@@ -70,22 +69,22 @@ def _set_bits(count: int) -> int:
     return (1 << count) - 1
 
 
-_KIND_OF: Final = bytes(map(_kind, range(256)))
-_FLAT: Final = [cost for row in _COSTS for cost in row]
+_KIND_OF: Final = bytes(map(kind_of, range(256)))
+_FLAT: Final = [cost for row in COSTS for cost in row]
 _EIGHTHS: Final = bytes(_set_bits(min(cost // 8, 8)) for cost in _FLAT)
 _REST: Final = bytes(_set_bits(cost - 8 * min(cost // 8, 8)) for cost in _FLAT)
 
 
 def text_tokens(text: str) -> int:
-    """About how many tokens a text is; 0 for an empty one, else at least 1."""
+    """About how many tokens a text is: from 1 to its bytes; 0 for an empty one."""
     kinds = text.encode("utf-8", "surrogatepass").translate(_KIND_OF)
     length = len(kinds)
     number = int.from_bytes(kinds, "little")
     # Each byte gets the kind of the byte before it into its upper half.
-    pairs = number | number << 12 | _NEWLINE << 4
+    pairs = number | number << 12 | NEWLINE << 4
     paired = pairs.to_bytes(length + 2, "little")[:length]
     cost = 8 * _bits(paired.translate(_EIGHTHS)) + _bits(paired.translate(_REST))
-    return -(-cost // _UNIT)
+    return min(-(-cost // UNIT), length)
 
 
 def _bits(data: bytes) -> int:
