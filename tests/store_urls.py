@@ -11,6 +11,7 @@ STORES = {
     "memory": "memory:{folder}",
     "jsonl": "jsonl:{folder}/jsonl",
     "jsonl-zstd": "jsonl:{folder}/zstd?compress=zstd",
+    "sqlite": "sqlite:{folder}/sessions.db",
 }
 DURABLE = [name for name in STORES if name != "memory"]
 

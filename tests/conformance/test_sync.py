@@ -189,6 +189,12 @@ class TestSyncOnJsonlZstd(TestSyncOnMemory):
     name: ClassVar = "jsonl-zstd"
 
 
+class TestSyncOnSqlite(TestSyncOnMemory):
+    """`turnlog.sync` on `sqlite:FILE`."""
+
+    name: ClassVar = "sqlite"
+
+
 def test_the_suite_is_run_on_every_store() -> None:
     """Each store that the tests know has its class here."""
     from tests.store_urls import STORES  # noqa: PLC0415 - nobody else here needs it

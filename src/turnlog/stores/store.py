@@ -22,6 +22,7 @@ from turnlog.errors import (
 from turnlog.events import AnyEvent, SessionHeader
 from turnlog.session import Session
 from turnlog.stores.adopting import Adopted, OnConflict, adopt, fill, this_process
+from turnlog.stores.copying import Copied, OnProgress, copy
 from turnlog.stores.live import RECORD_EVERY, StoredSession, record_of
 from turnlog.stores.port import (
     Batch,
@@ -266,6 +267,36 @@ class Store:
             SessionInUse: it would be extended, but another process owns it.
         """
         return await adopt(self.backend, header, events, on_conflict)
+
+    async def copy_to(
+        self,
+        target: Store,
+        ids: Iterable[str] | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Copied]:
+        """Copy sessions to another open store; returns what became of each, parents first.
+
+        A copy is exact: header, events and waiting commands, byte for byte. Forks are kept by
+        reference where the target can; what cannot be read stays so, and the copy's header says why
+        (`source_damage`). A session that is being written to is copied as far as it is durable.
+
+        It may be interrupted at any moment and called again: what the target holds of a session is
+        compared, and only what it lacks is appended.
+
+        Args:
+            target: where to; must not be in the middle of writing to these sessions itself.
+            ids: which; all of them when left out.
+            on_progress: called after each page and each session.
+
+        Raises:
+            CopyFailed: some sessions could not be copied, all others were; `copied` says which, and
+                why: `CopyConflict` (the target holds something else under the id), `SessionInUse`
+                (someone writes to the copy), or what the stores raise.
+        """
+        self._open_writer()
+        target._open_writer()
+        return await copy(self.backend, target.backend, ids, on_progress=on_progress)
 
     # -- reading -------------------------------------------------------------------------------
 

@@ -13,11 +13,14 @@ from turnlog.errors import StoreClosed
 from turnlog.events import AnyEvent, SessionHeader
 from turnlog.session import Session as PlainSession
 from turnlog.stores.adopting import Adopted, OnConflict
+from turnlog.stores.copying import Copied, OnProgress, copy
 from turnlog.stores.port import Durability, Queued, SessionInfo
 from turnlog.stores.resuming import Load
+from turnlog.stores.searching import Hit
 from turnlog.stores.store import Create
 from turnlog.stores.store import Inbox as AsyncInbox
 from turnlog.stores.store import Store as AsyncStore
+from turnlog.sync.elsewhere import elsewhere
 from turnlog.sync.loop import Loop
 from turnlog.sync.session import Session
 
@@ -158,6 +161,30 @@ class Store:
         """
         return self._loop.call(self._store.adopt, header, events, on_conflict=on_conflict)
 
+    def copy_to(
+        self,
+        target: Store,
+        ids: Iterable[str] | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> list[Copied]:
+        """Copy sessions to another open store; returns what became of each, parents first.
+
+        A copy is exact, and may be interrupted at any moment and called again. See the async
+        `Store.copy_to`.
+
+        Args:
+            target: where to; must not be in the middle of writing to these sessions itself.
+            ids: which; all of them when left out.
+            on_progress: called after each page and each session, in the event loop's thread.
+
+        Raises:
+            CopyFailed: some sessions could not be copied, all others were; `copied` says which, and
+                why.
+        """
+        far = elsewhere(target._store.backend, target._loop)
+        return self._loop.call(copy, self._store.backend, far, ids, on_progress=on_progress)
+
     # -- reading -------------------------------------------------------------------------------
 
     def read(self, session_id: str, *, load: Load = "surface") -> Session:
@@ -175,6 +202,45 @@ class Store:
     def sessions(self) -> Iterator[SessionInfo]:
         """All sessions, the last active first; one bad session hides no other."""
         return self._loop.iterate(self._store.sessions())
+
+    def search(
+        self,
+        text: str,
+        *,
+        session: str | None = None,
+        include_tools: bool = False,
+        include_context: bool = False,
+        include_shadowed: bool = True,
+        limit: int = 20,
+        skip: int = 0,
+    ) -> list[Hit]:
+        """Messages that hold all the words of a text, best first: full-text search.
+
+        See the async `Store.search` for what a text may ask for, and what is found.
+
+        Args:
+            text: what to look for.
+            session: look in this one only.
+            include_tools: also look in tool calls, their results, and reasoning.
+            include_context: also in what no person typed.
+            include_shadowed: also find messages that the model sees no longer.
+            limit: the most hits to give, up to 1,000.
+            skip: how many better hits to leave out.
+
+        Raises:
+            InvalidSearch: there is no word in the text, or there are too many.
+            NoSuchSession: `session` does not exist.
+        """
+        return self._loop.call(
+            self._store.search,
+            text,
+            session=session,
+            include_tools=include_tools,
+            include_context=include_context,
+            include_shadowed=include_shadowed,
+            limit=limit,
+            skip=skip,
+        )
 
     def tail(self, session_id: str, after: int | None = None) -> Iterator[AnyEvent]:
         """Events as they become durable, from whichever process; never ends by itself.
