@@ -19,7 +19,7 @@ _UNSPACED = (
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _DROPPED = re.compile("[\u00ad\u0300-\u036f\u200c\u200d]")  # accents, soft hyphen, joiners
-_ascii_words = re.compile("[0-9a-z]+").findall
+_ascii_words = re.compile("[0-9a-z]+")
 _is_unspaced = re.compile(f"[{_UNSPACED}]").match
 
 
@@ -60,6 +60,10 @@ def places(text: str) -> Iterator[Place]:
     A word that folding makes longer or shorter is one place for all its terms. What only the whole
     text joins, over a soft hyphen, comes in parts.
     """
+    if text.isascii():
+        for match in _ascii_words.finditer(text.lower()):
+            yield Place(match[0], *match.span())
+        return
     for match in _all_words().finditer(text):
         start, end = match.span()
         found = terms(match[0])
@@ -89,7 +93,7 @@ def is_unspaced(term: str) -> bool:
 def _runs(text: str) -> list[str]:
     """Runs of word characters, each in one kind of script."""
     text = fold(text)
-    return _ascii_words(text) if text.isascii() else _all_words().findall(text)
+    return _ascii_words.findall(text) if text.isascii() else _all_words().findall(text)
 
 
 @cache

@@ -12,7 +12,8 @@ a lone character of a script without spaces asks for the terms that begin with i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 from unicodedata import combining
@@ -89,6 +90,11 @@ class Matcher:
         self.phrases = phrases
         self._longest = max(len(phrase.terms) for phrase in phrases)
         self._needed = {term for phrase in phrases for term in phrase.terms}
+        self._ends: dict[str, list[tuple[int, Phrase]]] = {}  # by the last term
+        self._open: list[tuple[int, Phrase]] = []  # those of which that is only the beginning
+        for which, phrase in enumerate(phrases):
+            ends = self._open if phrase.prefix else self._ends.setdefault(phrase.terms[-1], [])
+            ends.append((which, phrase))
 
     def count(self, texts: Sequence[str]) -> tuple[list[int], int] | None:
         """How often each phrase occurs in texts that belong together, and their number of terms.
@@ -132,18 +138,23 @@ class Matcher:
                     yield first + start, first + end, which
 
     def _found_in(self, text: str) -> Iterator[tuple[int, int, int]]:
-        last: list[Place] = []
+        last: deque[Place] = deque(maxlen=self._longest)
         for place in places(text):
             last.append(place)
-            if len(last) > self._longest:
-                del last[0]
-            for which, (wanted, prefix) in enumerate(self.phrases):
-                tail = last[-len(wanted) :]
+            for which, (wanted, prefix) in self._ending(place.term):
+                tail = list(last)[-len(wanted) :]
                 if len(tail) == len(wanted) and _fits([p.term for p in tail], wanted, prefix):
                     end = place.end
                     if prefix and place.end - place.start == len(place.term):
                         end = place.start + len(wanted[-1])
                     yield tail[0].start, end, which
+
+    def _ending(self, term: str) -> Iterable[tuple[int, Phrase]]:
+        """The phrases that may end with a term."""
+        if not self._open:
+            return self._ends.get(term, ())
+        begun = [each for each in self._open if term.startswith(each[1].terms[-1])]
+        return [*self._ends.get(term, ()), *begun]
 
 
 def _fits(found: Sequence[str], wanted: tuple[str, ...], prefix: bool) -> bool:  # noqa: FBT001

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from turnlog.stores.sqlite.driver import Connection
 
 VERSION = 1
+RANKED = 40_000
+"""Of more messages that hold the words only the last ones, of the newest sessions, are ranked: who
+asks for what is everywhere is not kept waiting."""
 _PREFIX = "search_"
 _WORDS, _SHADOWS, _UPTO = (f"{_PREFIX}{name}_{VERSION}" for name in ("words", "shadows", "upto"))
 
@@ -49,12 +52,15 @@ _ADD_SHADOW = f"INSERT INTO {_SHADOWS} VALUES (?, ?, ?)"  # noqa: S608
 _SHADOWS_IN = f"""
     SELECT id & {SEQ_MASK}, start, stop FROM {_SHADOWS} WHERE id BETWEEN ? AND ? ORDER BY id
 """  # noqa: S608
-_BEST = "ORDER BY rank, rowid DESC LIMIT ?"
-_ASK = f"SELECT rowid, -rank FROM {_WORDS} WHERE {_WORDS} MATCH ? {_BEST}"  # noqa: S608
-_ASK_PART = f"""
-    SELECT rowid, -rank FROM {_WORDS}
-    WHERE {_WORDS} MATCH ? AND rowid BETWEEN ? AND ? {_BEST}
+_FIRST_RANKED = f"""
+    SELECT rowid FROM {_WORDS} WHERE {_WORDS} MATCH ? AND rowid BETWEEN ? AND ?
+    ORDER BY rowid DESC LIMIT 1 OFFSET ?
 """  # noqa: S608
+_ASK = f"""
+    SELECT rowid, -rank FROM {_WORDS} WHERE {_WORDS} MATCH ? AND rowid BETWEEN ? AND ?
+    ORDER BY rank, rowid DESC LIMIT ?
+"""  # noqa: S608
+_ALL = (0, (1 << 63) - 1)
 
 
 class Part(NamedTuple):
@@ -139,11 +145,11 @@ def ask(
         most: how many ids to give.
     """
     query = expression(wanted)
-    if parts is None:
-        return db.execute(_ASK, (query, most)).fetchall()
     found: list[tuple[int, float]] = []
-    for part in parts:
-        found += db.execute(_ASK_PART, (query, *part.ids, most)).fetchall()
+    for first, last in [_ALL] if parts is None else [part.ids for part in parts]:
+        many = db.execute(_FIRST_RANKED, (query, first, last, max(RANKED, most))).fetchone()
+        start = first if many is None else many[0]
+        found += db.execute(_ASK, (query, start, last, most)).fetchall()
     return sorted(found, key=lambda hit: (-hit[1], -(hit[0] & SEQ_MASK)))[:most]
 
 
