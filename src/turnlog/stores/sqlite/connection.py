@@ -77,7 +77,7 @@ class Database:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _create(self.path)
         try:
-            if os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK):
+            if _writable(self.path) and _writable(self.path.parent):
                 self._open_writable()
             else:
                 self._open_readable()
@@ -236,9 +236,23 @@ class Database:
     def changes(self) -> int:
         """A number that is another one when anyone has written since."""
         self.check()
-        if self._watcher is None:
-            self._watcher = self._connect(apsw.SQLITE_OPEN_READONLY)
-        return int(self._watcher.pragma("data_version"))
+        with self._guard:
+            db, self._watcher = self._watcher, None
+        if db is None:
+            db = self._connect(apsw.SQLITE_OPEN_READONLY)
+        try:
+            return int(db.pragma("data_version"))
+        finally:
+            with self._guard:
+                keep = self._open and self._watcher is None
+                if keep:
+                    self._watcher = db
+            if not keep:
+                db.close()
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _create(path: Path) -> None:
