@@ -28,6 +28,7 @@ from turnlog.events import (
     AssistantMessage,
     Header,
     ModelConfig,
+    Replace,
     RequestHeader,
     SystemMessage,
 )
@@ -326,6 +327,23 @@ def test_a_replacement_around_damage_takes_what_it_cites() -> None:
     session = Session(log)
     assert session.flagged
     assert sorted(session.fold(METER).nodes) == sorted(session.surface.seqs)
+
+
+def test_a_replacement_may_cite_more_than_it_shadows() -> None:
+    """Nodes that a replacement cites and does not cover stay, also after others were replaced."""
+    author = Author()
+    for n in range(6):
+        author.user(f"{PROSE}{n}")
+    session = author.session
+    first = author.compact(3, 4).seq
+    session.append(
+        "user/message",
+        user_message("short", id="s"),
+        surface_op=Replace(1, first),
+        source_event_seqs=[0, 1, 2, first, 5],
+    )
+    assert sorted(session.fold(METER).nodes) == sorted(session.surface.seqs)
+    assert measure(session).tokens == estimated(session, None)
 
 
 def test_the_window_is_that_of_the_model_in_force() -> None:
