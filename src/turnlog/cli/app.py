@@ -16,6 +16,7 @@ from turnlog.cli import (
     following,
     reading,
     running,
+    searching,
     transfer,
 )
 
@@ -38,6 +39,7 @@ Examples:
   turnlog chat --session trip
   turnlog import ~/.dsh/sessions
   turnlog ls
+  turnlog search "blue sky"
   turnlog show ID --tools
   turnlog messages ID --at 40
 
@@ -69,7 +71,7 @@ for group, commands in (
     (RUN, (running.run, chatting.chat, commanding.cancel, commanding.steer)),
     (RUN, (commanding.approvals, commanding.approve, commanding.deny)),
     (READ, (reading.ls, reading.show, reading.messages, reading.events, reading.requests)),
-    (READ, (following.tail, compacting.compactions, compacting.recall)),
+    (READ, (searching.search, following.tail, compacting.compactions, compacting.recall)),
     (WRITE, (changing.fork, changing.repair, transfer.import_, transfer.export)),
     (WRITE, (compacting.compact, compacting.pin, compacting.unpin)),
     (CHECK, (checking.verify, checking.stats, checking.doctor)),
