@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from turnlog.compaction.meter import METER
 from turnlog.compaction.pins import PINS
+from turnlog.compaction.state import COMPACTIONS
 from turnlog.views.loop import loop_fold
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class StandingFold(Protocol[S]):
 
 
 STANDING: Mapping[str, StandingFold[Any]] = {
+    "compactions@1": COMPACTIONS,
     "loop@1": loop_fold,
     "meter@1": METER,
     "pins@1": PINS,

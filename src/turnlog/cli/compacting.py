@@ -76,9 +76,9 @@ async def _compact(
 ) -> Compacted | None:
     from turnlog.compaction.engine import BasicCompactionEngine
 
-    engine = BasicCompactionEngine(await named_model(store, model))
     try:
         async with store.session(id, create=False) as session:
+            engine = BasicCompactionEngine(await named_model(store, model))
             return await engine.compact_now(session, instruction=instruction)
     except NoSuchSession:
         raise await no_session(store, id) from None

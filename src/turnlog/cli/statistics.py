@@ -108,7 +108,7 @@ _LABELS = {
     "messagesForModel": "messages the model sees",
     "messagesForPerson": "messages a person reads",
     "sessionsWithoutTokens": "sessions not counted in tokens",
-    "prefixCache": "estimated tokens to read anew after replacements",
+    "prefixCache": "prefix cache: tokens to read anew",
 }
 _LISTED = 10  # replacements, the last ones
 

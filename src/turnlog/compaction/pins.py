@@ -194,13 +194,14 @@ def pin(session: Session, seq_or_text: int | str, new_id: Callable[[], str]) -> 
     if isinstance(seq_or_text, str) and seq_or_text.strip():
         seq = session.add_context(seq_or_text, source=SOURCE).seq
     elif type(seq_or_text) is int:
-        seq = _pinnable(session, seq_or_text).seq
+        seq = seq_or_text
+        known = next((each for each in pinned(session) if each.seq == seq), None)
+        if known is not None:
+            return known.pin_id
+        _check_pinnable(session, seq)
     else:
         msg = f"expected a seq, or a text that says something, got {brief(seq_or_text)}"
         raise InvalidContent(msg)
-    for known in pinned(session):
-        if known.seq == seq:
-            return known.pin_id
     pin_id = new_id()
     session.append("context/pin", ContextPin(pin_id, seq))
     missing = _missing(session, ())
@@ -226,8 +227,8 @@ def unpin(session: Session, pin_id: str) -> None:
     session.append("context/unpin", ContextUnpin(pin_id))
 
 
-def _pinnable(session: Session, seq: int) -> AnyEvent:
-    """The event, if it can be pinned.
+def _check_pinnable(session: Session, seq: int) -> None:
+    """Nothing, if the event can be pinned.
 
     Raises:
         NoSuchEvent: there is none with that seq, or it was lost to damage.
@@ -236,7 +237,7 @@ def _pinnable(session: Session, seq: int) -> AnyEvent:
     """
     event = session.event_at(seq)
     if content_of(event):
-        return event
+        return
     if event.type in _STANDING:
         why = "holds system text, which no compaction takes"
     elif event.message is None:

@@ -14,12 +14,13 @@ from tests.properties.views import violations
 from turnlog import Session
 from turnlog.compaction.pins import MARK, PINS, PinState, carried, content_of, is_carried, pinned
 from turnlog.content import Block, Image, Message, Reasoning, Source, Text, ToolCall
-from turnlog.errors import InvalidContent, NoMessage, NoSuchEvent, NoSuchPin
+from turnlog.errors import InvalidContent, NoMessage, NoSuchEvent, NoSuchPin, NotLoaded
 from turnlog.events import ContextPin, Replace
 from turnlog.interop.from_turnlog import FromTurnlog
 from turnlog.invariants import verify
 from turnlog.log import Damage, SessionLog
 from turnlog.stores import open_store
+from turnlog.stores.live import RECORD_EVERY
 from turnlog.testing.builders import Author, Counted
 from turnlog.testing.strategies import histories
 
@@ -281,6 +282,35 @@ async def test_imported_pins_wait_to_be_pinned_again(tmp_path: Path) -> None:
             assert pinned(grandchild.fork(1, "back")) == ()
     reread = exported(grandchild, tmp_path)
     assert pinned(Session.from_events(reread.header, list(reread))) == ()
+
+
+# -- partly loaded -----------------------------------------------------------------------------
+
+
+async def test_a_session_that_is_partly_in_memory_knows_its_pins(tmp_path: Path) -> None:
+    """What was shadowed before it was opened is carried on, verbatim and once, as if all were."""
+    async with open_store(f"sqlite:{tmp_path / 'pins.db'}") as store:
+        async with store.session("s") as session:
+            session.pin(session.add_user(RULE).seq)
+            late = session.add_user("to be pinned later").seq
+            for i in range(RECORD_EVERY):
+                session.add_user(f"filler {i}")
+            compact(session, 0, RECORD_EVERY - 9)
+        async with store.session("s") as session:
+            assert session.first_held > late
+            (pin,) = pinned(session)
+            assert (pin.seq, pin.blocks) == (0, (Text(RULE),))
+            assert session.pin(0) == pin.pin_id
+            with pytest.raises(NotLoaded):
+                session.pin(late)
+            for i in range(3):
+                session.add_user(f"more {i}")
+                compact(session, 0, len(session.surface) - 1)
+                assert texts(session).count(RULE) == 1
+        async with store.session("s", load="all") as session:
+            session.pin(late)
+            assert [each.seq for each in pinned(session)] == [0, late]
+            assert not [f for f in verify(session) if f.level == "fault"]
 
 
 # -- the fold ----------------------------------------------------------------------------------

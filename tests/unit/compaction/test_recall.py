@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,8 +14,9 @@ from turnlog import Session, open_store
 from turnlog.agent.recalling import NOTHING, recall_tool
 from turnlog.compaction.recall import BUDGET, into_context, recall, text_of, told
 from turnlog.content import Reasoning, Text, ToolCall
-from turnlog.errors import InvalidSearch, NoMessage, NoSuchEvent
+from turnlog.errors import InvalidSearch, NoMessage, NoSuchEvent, NotLoaded
 from turnlog.models.scripted import Call
+from turnlog.stores.live import RECORD_EVERY
 from turnlog.testing.builders import Author
 from turnlog.testing.strategies import histories
 from turnlog.words import asked, terms
@@ -248,16 +250,21 @@ async def test_a_model_recalls_by_words_and_by_seq() -> None:
     assert "expected a word" in said[5]
 
 
-async def test_the_tool_reads_a_stored_session_from_its_store(tmp_path: object) -> None:
+async def test_the_tool_reads_from_the_store_what_is_not_in_memory(tmp_path: Path) -> None:
     """A session that was opened again finds what was shadowed before."""
-    async with open_store(f"jsonl:{tmp_path}") as store:
+    async with open_store(f"sqlite:{tmp_path / 's.db'}") as store:
         async with store.session("s") as session:
             session.add_user("the key is under the mat")
-            session.replace(0, 0, "they talked")
+            for i in range(RECORD_EVERY):
+                session.add_user(f"filler {i}")
+            session.replace(0, RECORD_EVERY, "they talked")
         async with store.session("s") as session:
-            call = Call("recall", {"query": "key"}, id="a")
-            await agent([call], ["thanks"], tools=[recall_tool(session)]).run(session, "find it")
-            assert results(session)[0][1].endswith("the key is under the mat")
+            assert session.first_held > 0
+            with pytest.raises(NotLoaded):
+                recall(session, "key")
+            found = recall_tool(session).function
+            for said in (await found(query="key"), await found(seq=0)):
+                assert said == "Recalled from event 0 (user):\nthe key is under the mat"
 
 
 def test_text_of_a_message_without_text() -> None:
