@@ -19,7 +19,6 @@ from turnlog import _ambient
 from turnlog.errors import ForkedProcess, StoreClosed, StoreError
 from turnlog.stores.jsonl.files import open_file
 from turnlog.stores.sqlite.driver import Connection, connect
-from turnlog.stores.sqlite.failures import PATIENCE
 from turnlog.stores.sqlite.schema import migrate, version_of
 
 if TYPE_CHECKING:
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from turnlog.stores.port import Durability
+
+PATIENCE = 10.0
+"""Seconds to wait for another process that writes."""
 
 _POLL = 0.01
 _CACHE = 8 << 10  # KiB of pages that a connection keeps
@@ -43,13 +45,17 @@ class Database:
         path: the file.
         url: for messages.
         durability: see `Durability`.
+        patience: seconds to wait for another process that writes.
     """
 
-    def __init__(self, path: Path, url: str, durability: Durability) -> None:
+    def __init__(
+        self, path: Path, url: str, durability: Durability, patience: float = PATIENCE
+    ) -> None:
         self.path = path
         self.url = url
         self.read_only = False
         self._durability = durability
+        self._patience = patience
         self._immutable = False
         self._damaged = False
         self._pid = -1
@@ -100,7 +106,7 @@ class Database:
         """Make a new file a store, or see that it is one."""
         if version_of(db, self.url) == 0:
             db.pragma("auto_vacuum", 2)  # incremental; only before the first table
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self._patience
         while True:  # SQLite does not wait by itself for who else switches to WAL
             try:
                 db.pragma("journal_mode", "wal")
@@ -142,7 +148,7 @@ class Database:
             name = f"{self.path.as_uri()}?immutable=1"
             flags |= apsw.SQLITE_OPEN_URI
         db = connect(name, flags)
-        db.set_busy_timeout(int(PATIENCE * 1000))
+        db.set_busy_timeout(int(self._patience * 1000))
         if self._damaged:
             db.pragma("writable_schema", 1)  # or a file that is too short is not looked into
         db.pragma("cache_size", -_CACHE)

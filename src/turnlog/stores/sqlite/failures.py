@@ -12,13 +12,7 @@ from turnlog.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-PATIENCE = 10.0
-"""Seconds to wait for another process that writes."""
-
-_BUSY = (
-    f"another process has held the file's lock for {PATIENCE:g} s: try again when it is done, or "
-    "end it"
-)
+_BUSY = "another process holds the file's lock: try again when it is done, or end it"
 _PERMISSION = "permission denied: see who owns the file and its folder"
 _SAID: dict[type[apsw.Error], str] = {
     apsw.BusyError: _BUSY,

@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from turnlog.errors import NoSuchSession, StoreClosed, TurnlogError
 from turnlog.stores.sqlite import inbox
-from turnlog.stores.sqlite.connection import Database
+from turnlog.stores.sqlite.connection import PATIENCE, Database
 from turnlog.stores.sqlite.failures import translated
 from turnlog.stores.sqlite.listing import Listing
 from turnlog.stores.sqlite.ownership import Handles
@@ -57,13 +57,16 @@ class SqliteStore:
     Args:
         path: the store's file; made, private to the user, when it is not there.
         durability: see `Durability`.
+        patience: seconds to wait for another process that writes.
     """
 
-    def __init__(self, path: Path, *, durability: Durability = "turn") -> None:
+    def __init__(
+        self, path: Path, *, durability: Durability = "turn", patience: float = PATIENCE
+    ) -> None:
         self.url = f"sqlite:{path}"
         self.durability: Durability = durability
         real = Path(os.path.realpath(path))
-        self._database = Database(real, self.url, durability)
+        self._database = Database(real, self.url, durability, patience)
         self._handles = Handles(real.with_name(f"{real.name}-owners"))
         self._reader = Reader(self.url)
         self._writing = Writing(self._database, self._reader, self._handles)

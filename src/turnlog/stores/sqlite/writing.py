@@ -157,9 +157,9 @@ class Writing:
         """Give a session back, unless the claim was lost."""
         tenure = claim.handle
         if tenure in self._tenures:
-            self._tenures.discard(tenure)
             with self._database.writing() as db:
                 give_back(db, tenure.no, tenure.token)
+            self._tenures.discard(tenure)
 
     def release_all(self) -> None:
         """Give back what was claimed."""
@@ -176,7 +176,9 @@ class Writing:
         try:
             with self._database.writing() as db:
                 self._held(db, tenure)
-                query = "UPDATE sessions SET header = ?, sum = ?, stale = 1 WHERE no = ?"
+                query = (
+                    "UPDATE sessions SET header = ?, sum = ?, stale = 1, info = NULL WHERE no = ?"
+                )
                 db.execute(query, (raw, crc32(raw), tenure.no))
                 db.execute("DELETE FROM records WHERE session = ?", (tenure.no,))
         except (apsw.Error, OSError) as error:
