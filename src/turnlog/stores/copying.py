@@ -28,7 +28,8 @@ from turnlog.stores.adopting import this_process
 from turnlog.stores.loading import MISSING, range_of, source_damage
 from turnlog.stores.port import Batch, Claim, Queued, SessionEventStore
 
-PAGE = 4096  # seqs that are read at once, at most
+PAGE = 1024  # seqs that are read at once, at most
+FIRST_PAGE = 64  # and at first, where nothing is known of their size
 PAGE_BYTES = 8 * 1024 * 1024  # what a page should weigh
 
 Done: TypeAlias = Literal["copied", "continued", "identical", "failed"]
@@ -152,7 +153,7 @@ class _Copy:
         self._target = target
         self._id = session_id
         self._tell = tell
-        self._page = PAGE
+        self._page = min(PAGE, FIRST_PAGE)
         self._end = 0  # of the source, when the copy began
 
     async def run(self) -> Copied:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from threading import Lock as Guard
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 _MARKS_MAX = 1024
+_seq = attrgetter("seq")
 
 
 class Reader:
@@ -28,6 +31,7 @@ class Reader:
         self._guard = Guard()
         self._marks: dict[str, Mark] = {}
         self._followed: dict[tuple[str, int], Mark] = {}  # where reads ended, by next seq
+        self._paged: tuple[str, Scan] | None = None  # a session that is read page by page
 
     def folder(self, session_id: str) -> Path:
         """The session's folder.
@@ -69,14 +73,39 @@ class Reader:
         return (found or self.scan(session_id)).mark.header
 
     def read(self, session_id: str, start: int, stop: int | None) -> list[AnyEvent]:
-        """The events with `start <= seq < stop`; who follows a log is given what is new."""
-        mark = self.mark(session_id)
-        if mark is None or start < mark.next_seq:  # another has come further by now
-            mark = self._followed.get((session_id, start))
-        found = (self._scan_on(session_id, mark) if mark else None) or self.scan(session_id)
+        """The events with `start <= seq < stop`.
+
+        Who follows a log is given what is new. Who reads it page by page has it read from the file
+        once: it is held until the last page was given, or another session's.
+        """
+        found = None if stop is None else self._next_page(session_id)
+        if found is None:
+            mark = self.mark(session_id)
+            if mark is None or start < mark.next_seq:  # another has come further by now
+                mark = self._followed.get((session_id, start))
+            found = self._scan_on(session_id, mark) if mark else None
+            whole = found is None
+            found = found or self.scan(session_id)
+        else:
+            whole = True
         with self._guard:
             _keep(self._followed, (session_id, found.mark.next_seq), found.mark)
-        return [e for e in found.events if start <= e.seq and (stop is None or e.seq < stop)]
+            goes_on = whole and stop is not None and start < stop < found.mark.next_seq
+            self._paged = (session_id, found) if goes_on else None
+        events = found.events
+        end = len(events) if stop is None else bisect_left(events, stop, key=_seq)
+        return events[bisect_left(events, start, key=_seq) : end]
+
+    def _next_page(self, session_id: str) -> Scan | None:
+        """The whole session, if the last page was of it, with what was added since."""
+        paged = self._paged
+        if paged is None or paged[0] != session_id:
+            return None
+        held = paged[1]
+        more = self._scan_on(session_id, held.mark)
+        if more is not None and more.events:
+            more.events = held.events + more.events
+        return more if more is None or more.events else held
 
     def _scan_on(self, session_id: str, mark: Mark) -> Scan | None:
         """What was added since a mark; None if the session must be read again."""
