@@ -13,6 +13,7 @@ from turnlog.cli import (
     checking,
     commanding,
     compacting,
+    copying,
     following,
     reading,
     running,
@@ -72,7 +73,7 @@ for group, commands in (
     (RUN, (commanding.approvals, commanding.approve, commanding.deny)),
     (READ, (reading.ls, reading.show, reading.messages, reading.events, reading.requests)),
     (READ, (searching.search, following.tail, compacting.compactions, compacting.recall)),
-    (WRITE, (changing.fork, changing.repair, transfer.import_, transfer.export)),
+    (WRITE, (changing.fork, changing.repair, transfer.import_, transfer.export, copying.copy)),
     (WRITE, (compacting.compact, compacting.pin, compacting.unpin)),
     (CHECK, (checking.verify, checking.stats, checking.doctor)),
 ):

@@ -1,4 +1,4 @@
-"""How far a long import is: a line on standard error, on a terminal only."""
+"""How far a long import or copy is: a line on standard error, on a terminal only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Progress:
     """Counts sessions and events; draws only where someone looks."""
 
-    def __init__(self, sessions: int) -> None:
+    def __init__(self, sessions: int = 0) -> None:
         self._sessions = sessions
         self._at = 0
         self._events = 0
@@ -53,6 +53,12 @@ class Progress:
         self._at += 1
         self._events = 0
         self._name = printable_line(f"{path.parent.name}/{path.name}")
+        self._draw()
+
+    def stand(self, at: int, sessions: int, name: str, events: int) -> None:
+        """How far a copy is: at which session of how many, and how many of its events were read."""
+        self._at, self._sessions, self._events = at, sessions, events
+        self._name = printable_line(name)
         self._draw()
 
     def events(self, count: int) -> None:
