@@ -200,7 +200,7 @@ class BasicCompactionEngine(CompactionEngine):
     async def _replaced(self, plan: _Plan) -> Compacted:
         """Choose a range, have it summarised, and replace it."""
         task = plan.task
-        limit = _summary_limit(task.window.tokens)
+        limit = _summary_limit(min(task.window.tokens, self._model_window(task)))
         chosen = self._choose(plan, limit)
         draft = Draft(task.session, task.nodes(), chosen, limit, self._estimator)
         made: Policy = "model"
@@ -259,8 +259,8 @@ class BasicCompactionEngine(CompactionEngine):
             task.nodes(),
             draft.chosen,
             plan.id,
-            _summary_header(task.header, model),
-            model.context_window or task.window.tokens,
+            _summary_header(task.header, model, limit),
+            self._model_window(task),
             limit,
             max(gauge.tokens / estimated, 1.0) if estimated else 1.0,
             plan.wish,
@@ -304,6 +304,10 @@ class BasicCompactionEngine(CompactionEngine):
             name = f"{header.config.provider}:{header.config.model}"
         policy = self._overrides.get(name, ModelPolicy()).over(self._default)
         return Task(session, ahead, header, policy, policy.window or window, self._estimator)
+
+    def _model_window(self, task: Task) -> int:
+        """What the model that makes summaries takes; like the conversation's, if it does not say."""
+        return self.model.context_window or task.window.tokens
 
     def _prune(self, session: Session) -> tuple[int, ...]:
         return () if self._pruner is None else tuple(self._pruner.prune(session))
@@ -379,10 +383,11 @@ def _summary_limit(window: int) -> int:
     return min(max(window // part, least), most)
 
 
-def _summary_header(header: Header | None, model: Model) -> Header:
+def _summary_header(header: Header | None, model: Model, limit: int) -> Header:
     """The header of the conversation itself, so that its prefix is a prefix of the request.
 
-    But nothing in it may force an answer of another form than text.
+    But nothing in it may force an answer of another form than text, or cut one short that may have
+    `limit` tokens.
     """
     if header is None:
         return Header(ModelConfig(model.provider, model.model))
@@ -394,7 +399,8 @@ def _summary_header(header: Header | None, model: Model) -> Header:
         config = ModelConfig(model.provider, model.model)
         tools = tools if model.native_tools else None
     rest = {key: value for key, value in (config.extra or {}).items() if key != "response_format"}
-    config = msgspec.structs.replace(config, tool_choice=None, extra=rest or None)
+    most = None if config.max_tokens is None else max(config.max_tokens, 2 * limit)
+    config = msgspec.structs.replace(config, tool_choice=None, max_tokens=most, extra=rest or None)
     return Header(config, system, tools, extra)
 
 

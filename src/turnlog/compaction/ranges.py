@@ -159,7 +159,9 @@ def choose(
         return None
     leading = sum(nodes.tokens(at) for at in range(head.head))
     tokens = total - kept - leading
-    if tokens < max(least, 1) or (cut - head.head == 1 and nodes.is_summary(head.head)):
+    if tokens < max(least, 1) or kept + tokens <= retain:
+        return None
+    if cut - head.head == 1 and nodes.is_summary(head.head):
         return None
     return Range(head.head, cut, nodes.seqs(head.head, cut), tokens, kept)
 
