@@ -70,17 +70,24 @@ class InfoFold:
         """What `__init__` takes to go on from here."""
         return {**self._state, "nextSeq": self.next_seq}
 
-    def follow(self, events: Sequence[AnyEvent]) -> bool:
+    def follow(self, events: Sequence[AnyEvent], log: SessionLog | None = None) -> bool:
         """Fold events that follow; False, with nothing changed, if the whole log must be read.
 
         That is where only the whole log tells whether they break a rule or what they accept: what
         was imported, a replacement, an acknowledgement of damage.
+
+        Args:
+            events: what follows, in order of seq.
+            log: of all that came before, chunks aside, if it is at hand: it judges what was
+                imported and replacements, too. It goes on with the events, unless it is False.
         """
         if not events:
             return True
-        if events[0].seq < (self.header.seed_length or 0):
-            return False
-        log = SessionLog(self.header)
+        if log is None:
+            if events[0].seq < (self.header.seed_length or 0):
+                return False
+            log = SessionLog(self.header)
+        held = len(log.held)
         expected, chunks, last = self.next_seq, 0, self._state["lastActivity"]
         try:
             for event in events:
@@ -93,12 +100,12 @@ class InfoFold:
                 elif kind == "session/damage-acknowledged":
                     return False
                 else:
-                    log.next_seq = expected
+                    log.skip(expected)
                     log.load(event)
                 expected += 1
         except AdmissionError:
             return False
-        self._add(log.events)
+        self._add(log.held[held:])
         self._state["events"] += chunks
         self._state["lastActivity"] = max(last, self._state["lastActivity"])
         self.next_seq = expected

@@ -12,21 +12,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 
 from turnlog import jsontext
-from turnlog.errors import StoreError, TurnlogError
+from turnlog.errors import AdmissionError, StoreError, TurnlogError
+from turnlog.log import SessionLog
 from turnlog.stores.info import InfoFold
+from turnlog.stores.loading import unfinished
 from turnlog.stores.port import SessionInfo
 from turnlog.stores.sqlite.reading import Reader, read_header, stored_id, unknown
 from turnlog.stores.sqlite.salvage import UNREADABLE, scan
 from turnlog.stores.sqlite.schema import MAX_SESSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from turnlog.events import AnyEvent, SessionHeader
+    from turnlog.log import Damage
     from turnlog.stores.sqlite.connection import Database
     from turnlog.stores.sqlite.driver import Connection
 
 PAGE = 100
 """Sessions that are read at once."""
+LOG_PAGE = 5_000
+"""Seqs of a log that are read at once."""
 
 _COLUMNS = "no, id, header, sum, next_seq, last_activity, bytes, stale, info"
 _FIRST = f"SELECT {_COLUMNS} FROM sessions ORDER BY last_activity DESC, id LIMIT {PAGE}"
@@ -124,12 +130,13 @@ class Listing:
 
     def _remade(self, row: Row) -> tuple[SessionInfo, bool]:
         """The line of a session whose log has to be read; and whether it was kept."""
+        session_id = row.id.decode("utf-8", "surrogatepass")
         try:
             with self._database.reading() as db:
-                stored = self._reader.load(db, row.id.decode("utf-8", "surrogatepass"))
+                known = _followed(db, self._reader, session_id, row)
+                fold = known or InfoFold.of(*self._whole(db, session_id))
         except TurnlogError as error:
             return _unreadable(row, error), False
-        fold = InfoFold.of(stored.header, stored.events, stored.damage)
         fold.next_seq = row.next_seq
         state = fold.state()
         kept = False
@@ -142,6 +149,44 @@ class Listing:
             except (apsw.Error, OSError, StoreError):
                 kept = False  # it is derived: whoever lists next makes it again
         return fold.info(size=row.bytes), kept
+
+    def _whole(
+        self, db: Connection, session_id: str
+    ) -> tuple[SessionHeader, Sequence[AnyEvent], Sequence[Damage]]:
+        stored = self._reader.load(db, session_id)
+        return stored.header, stored.events, stored.damage
+
+
+def _followed(db: Connection, reader: Reader, session_id: str, row: Row) -> InfoFold | None:
+    """The line, made of the last one that was kept and what follows, a page in memory at a time.
+
+    None where that cannot tell: there is damage, or an acknowledgement of damage.
+
+    Raises:
+        InvalidHeader, UnsupportedVersion: the header cannot be read.
+    """
+    header = read_header(row.header, row.sum)
+    if header.source_damage or unfinished(header, row.next_seq) is not None:
+        return None
+    state: Any = None if row.info is None else jsontext.decode(row.info)
+    if state is not None and state["damage"]:
+        return None
+    fold = InfoFold(header, state)
+    log = SessionLog(header)
+    try:
+        for start in range(0, row.next_seq, LOG_PAGE):
+            stop = min(start + LOG_PAGE, row.next_seq)
+            middle = min(max(fold.next_seq, start), stop)
+            for event in reader.read(db, session_id, start, middle, chunks=False):
+                log.skip(event.seq)
+                log.load(event)
+            events = reader.read(db, session_id, middle, stop)
+            if len(events) != stop - middle or not fold.follow(events, log):
+                return None
+            log = SessionLog(header, log.rebase())
+    except AdmissionError:
+        return None
+    return fold
 
 
 def _salvaged(db: Connection, after: Place | None) -> list[Row]:
