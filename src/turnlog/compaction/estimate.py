@@ -87,11 +87,13 @@ def message_size(message: Message, estimator: Estimator = DEFAULT) -> Size:
     """
     if not message.content:
         return Size()
-    tokens = MESSAGE_TOKENS + (PART_TOKENS if message.role == "tool" else 0)
-    size = Size(tokens, FRAME_BYTES)
+    tokens, length, media = MESSAGE_TOKENS, FRAME_BYTES, 0
+    if message.role == "tool":
+        tokens += PART_TOKENS
     for block in message.content:
-        size = size.plus(_block_size(block, estimator))
-    return size
+        size = _block_size(block, estimator)
+        tokens, length, media = tokens + size.tokens, length + size.bytes, media + size.media
+    return Size(tokens, length, media)
 
 
 def header_size(header: Header, estimator: Estimator = DEFAULT) -> Size:

@@ -346,6 +346,41 @@ def test_a_replacement_may_cite_more_than_it_shadows() -> None:
     assert measure(session).tokens == estimated(session, None)
 
 
+def test_a_request_that_was_never_answered_is_forgotten_with_its_step() -> None:
+    """What a later answer reports holds for what stood before it, not for an abandoned request."""
+    author = asked(prompt=PROSE * 50)
+    author.end_step()
+    author.end_turn("aborted")
+    author.compact(0, 0, "short")
+    answer(author, Usage(90, 10))
+    assert measure(author.session).tokens == 100
+
+
+@pytest.mark.parametrize("length", [10, 1000])
+def test_measuring_costs_what_is_new(length: int) -> None:
+    """However long the session, a measurement looks at each new message once and at no other."""
+
+    class Counting(CharacterEstimator):
+        def __init__(self) -> None:
+            self.name = f"counting@{length}"
+            self.texts = 0
+
+        def text(self, text: str) -> int:
+            self.texts += 1
+            return text_tokens(text)
+
+    author, counting = Author(), Counting()
+    for _ in range(length):
+        author.user(PROSE)
+    measure(author.session, estimator=counting)
+    assert counting.texts == length
+    author.user(PROSE)
+    author.compact(2, length - 2)
+    measure(author.session, estimator=counting)
+    measure(author.session, estimator=counting)
+    assert counting.texts == length + 2
+
+
 def test_the_window_is_that_of_the_model_in_force() -> None:
     """A window that was logged counts for its own model alone."""
     author = asked()
