@@ -45,7 +45,7 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
         policy: who made the summary: a model, or rules alone.
         seq: the message that stands for the range; None if there is none.
         shadowed: the nodes it stands for, in surface order.
-        pruned: the tool results that were shortened.
+        pruned: the messages that were made shorter within it.
         summary: what the model reads instead, without what is pinned.
         tokens_before, tokens_after: of the next request; None while it is open.
         is_estimated: not both are logged; what is missing was estimated of the messages alone.

@@ -153,6 +153,12 @@ def pinned(session: Session) -> tuple[Pinned, ...]:
     return tuple(found.values())
 
 
+def pinned_seqs(session: Session) -> set[int]:
+    """The seqs that are pinned now: their content is not to be made shorter."""
+    native = session.header.imported
+    return {pin.seq for pin in session.fold(PINS).pins.values() if pin.at >= native}
+
+
 def carried(session: Session, leaving: Iterable[int] = ()) -> tuple[Block, ...]:
     """The blocks with which a replacing message carries on what is pinned: each content once.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import msgspec
 
 from turnlog.compaction.estimate import DEFAULT, Estimator, message_size
-from turnlog.events import RequestHeader, RequestSent
+from turnlog.events import CompactionPrune, RequestHeader, RequestSent
 
 if TYPE_CHECKING:
     from turnlog.events import AnyEvent
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["summary", "prune", "other"]
 _KINDS: Final[dict[str, Kind]] = {"user/message": "summary", "tool/result": "prune"}
+_READ: Final = ("compaction/prune", "request/header", "request/sent")
 _ANSWERS: Final = ("assistant/message", "assistant/attempt")
 
 
@@ -28,7 +29,7 @@ class Replaced(msgspec.Struct, frozen=True):
 
     Attributes:
         seq: the event that took the place.
-        kind: a message that stands for others, a tool result made shorter, or something else.
+        kind: a message that stands for others, one that was made shorter, or something else.
         shadowed: the nodes that left; the prefix breaks at the first of them.
         removed: tokens of these nodes.
         added: tokens of what took their place.
@@ -76,6 +77,7 @@ class Prefixes:
         self._tokens: dict[int, int] = {}  # of the nodes on the surface
         self._appended = 0
         self._sent = 0  # nodes of lower ranks are what a provider may have kept
+        self._pruning: set[int] = set()  # what was announced to be made shorter
         self._sums = _Sums(sum(event.surface_op is not None for event in session.events))
 
     @property
@@ -89,8 +91,10 @@ class Prefixes:
             self._sent = self._appended  # imported logs say of a request only what came back
         if event.surface_op is not None:
             return self._node(event)
-        data = event.data if event.type in ("request/header", "request/sent") else None
-        if isinstance(data, RequestHeader):
+        data = event.data if event.type in _READ else None
+        if isinstance(data, CompactionPrune):
+            self._pruning.update(data.shadowed_seqs)
+        elif isinstance(data, RequestHeader):
             self.model = data.header.config.model
         elif isinstance(data, RequestSent):
             self._asked(data)
@@ -124,7 +128,8 @@ class Prefixes:
         resent = self._sums.upto(self._sent) - self._sums.upto(rank) if rank < self._sent else 0
         self._sent = min(self._sent, rank)
         self._put(event.seq, rank, tokens)
-        kind = _KINDS.get(event.type, "other")
+        is_pruned = self._pruning.issuperset(planned.shadowed)
+        kind = "prune" if is_pruned else _KINDS.get(event.type, "other")
         return Replaced(event.seq, kind, planned.shadowed, removed, tokens, resent)
 
     def _put(self, seq: int, rank: int, tokens: int) -> None:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from turnlog.compaction.graphemes import cut_after, cut_before
 from turnlog.compaction.meter import METER
+from turnlog.compaction.pins import pinned_seqs
 from turnlog.compaction.tally import BIG
 from turnlog.content import Text
 from turnlog.events import CompactionPrune, Replace, ToolResult
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 class Pruner(msgspec.Struct, frozen=True):
     """Shortens tool results that no one is about to need whole.
 
-    Never shortened are results of a step that has not ended, and those that were replaced before.
+    Never shortened are results of a step that has not ended, those that were replaced before, and
+    those that are pinned.
 
     Attributes:
         limit: a result with more characters of text than this is shortened.
@@ -55,10 +57,10 @@ class Pruner(msgspec.Struct, frozen=True):
         Costs what was appended since the last call, and the oversized results still there.
         """
         state = session.fold(METER)
-        recent = self._recent(state)
+        whole = self._recent(state) | pinned_seqs(session)
         planned: list[tuple[int, ToolResult]] = []
         for seq, characters in list((state.big if self.limit >= BIG else state.results).items()):
-            if characters <= self.limit or seq in recent:
+            if characters <= self.limit or seq in whole:
                 continue
             if state.open_step is not None and seq > state.open_step:
                 continue

@@ -14,7 +14,7 @@ from turnlog import events as ev
 from turnlog.compaction.estimate import message_size
 from turnlog.compaction.history import Compaction, compactions
 from turnlog.compaction.prefix import Replaced, replacements
-from turnlog.content import Failure, Message, Source, Text, ToolCall
+from turnlog.content import Failure, Image, Message, Source, Text, ToolCall
 from turnlog.events import AnyEvent, Replace
 from turnlog.interop.importing import find
 from turnlog.testing.builders import Author
@@ -264,6 +264,20 @@ def test_a_pruned_result_is_said_to_be_one() -> None:
     (found,) = replacements(author.session)
     assert (found.kind, found.shadowed, found.resent) == ("prune", (seq,), 0)
     assert found.removed > found.added
+
+
+def test_a_message_that_was_announced_to_be_shortened_is_pruned() -> None:
+    """An image that became a note is no summary, and no compaction's message."""
+    session = Session.create("s")
+    seq = session.add_user([Text("look"), Image("image/png", "aGk=")]).seq
+    session.append("compaction/start", ev.CompactionStart("k"))
+    session.append("compaction/prune", ev.CompactionPrune((seq,)))
+    session.replace(seq, seq, "look [image]")
+    session.append("compaction/end", ev.CompactionEnd("k"))
+    (found,) = replacements(session)
+    assert found.kind == "prune"
+    (compaction,) = compactions(session)
+    assert (compaction.seq, compaction.pruned, compaction.shadowed) == (None, (seq,), ())
 
 
 def naive(session: Session) -> list[tuple[int, int, int]]:

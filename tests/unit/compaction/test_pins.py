@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.properties.views import violations
 from turnlog import Session
 from turnlog.compaction.pins import MARK, PINS, PinState, carried, content_of, is_carried, pinned
+from turnlog.compaction.pruner import Pruner
 from turnlog.content import Block, Image, Message, Reasoning, Source, Text, ToolCall
 from turnlog.errors import InvalidContent, NoMessage, NoSuchEvent, NoSuchPin, NotLoaded
 from turnlog.events import ContextPin, Replace
@@ -176,6 +177,19 @@ def test_a_message_that_was_replaced_by_hand_is_carried_by_the_next() -> None:
     assert RULE not in texts(session)
     compact(session, 0, 1)
     assert texts(session).count(RULE) == 1
+
+
+def test_a_pinned_result_is_not_made_shorter() -> None:
+    """Its node stays whole until the pin is taken off."""
+    session = new()
+    session.add_assistant(ToolCall("c", "cat", "{}"))
+    seq = session.add_tool_result("c", "long " * 4000).seq
+    session.add_user("go on")
+    pin_id = session.pin(seq)
+    pruner = Pruner(keep=0)
+    assert pruner.prune(session) == []
+    session.unpin(pin_id)
+    assert pruner.prune(session) == [seq]
 
 
 # -- misuse ------------------------------------------------------------------------------------
