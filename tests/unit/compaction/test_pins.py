@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.properties.views import violations
 from turnlog import Session
+from turnlog.compaction.engine import BasicCompactionEngine
+from turnlog.compaction.history import compactions
 from turnlog.compaction.pins import MARK, PINS, PinState, carried, content_of, is_carried, pinned
 from turnlog.compaction.pruner import Pruner
 from turnlog.content import Block, Image, Message, Reasoning, Source, Text, ToolCall
@@ -20,6 +22,7 @@ from turnlog.events import ContextPin, Replace
 from turnlog.interop.from_turnlog import FromTurnlog
 from turnlog.invariants import verify
 from turnlog.log import Damage, SessionLog
+from turnlog.models.scripted import ScriptedModel
 from turnlog.stores import open_store
 from turnlog.stores.live import RECORD_EVERY
 from turnlog.testing.builders import Author, Counted
@@ -190,6 +193,29 @@ def test_a_pinned_result_is_not_made_shorter() -> None:
     assert pruner.prune(session) == []
     session.unpin(pin_id)
     assert pruner.prune(session) == [seq]
+
+
+async def test_the_engine_carries_pins_through_its_compactions() -> None:
+    """A rule, and a quoted result, survive three summaries that forget them."""
+    session = Session.create("s")
+    rule = session.add_user(RULE).seq
+    session.add_assistant(ToolCall("c", "cat", "{}"), model="m")
+    result = session.add_tool_result("c", "the key is 4711").seq
+    session.pin(rule)
+    session.pin(result)
+    forgets = "They talked at length about this and that, and nothing was decided. " * 5
+    engine = BasicCompactionEngine(ScriptedModel([forgets] * 3), fallback="none")
+    for _ in range(3):
+        for i in range(20):
+            session.add_user(f"question {i} " + "and so on " * 40)
+            session.add_assistant(f"answer {i} " + "and so forth " * 40, model="m")
+        assert await engine.compact_now(session) is not None
+        assert texts(session).count(RULE) == 1
+        assert texts(session).count("result of c:\n> the key is 4711") == 1
+        assert violations(session.request_messages()) == []
+    assert [each.status for each in compactions(session)] == ["done"] * 3
+    assert RULE not in compactions(session)[-1].summary
+    assert not [f for f in session.verify() if f.level == "fault"]
 
 
 # -- misuse ------------------------------------------------------------------------------------
