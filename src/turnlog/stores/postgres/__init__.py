@@ -1,0 +1,2 @@
+"""The PostgreSQL store, on asyncpg; the extra `postgres`."""
+

@@ -1,0 +1,175 @@
+"""asyncpg as the stores on servers use it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from turnlog.stores.postgres.bell import PostgresBell
+from turnlog.stores.postgres.dialect import TYPES, PostgresDialect
+from turnlog.stores.postgres.faults import faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from turnlog.stores.server.dialect import Table
+
+CONNECT_TIMEOUT = 10.0
+COMMAND_TIMEOUT = 90.0  # the server's own limit should be the first
+_AT_ONCE = 32 << 20  # bytes of the rows of one statement
+
+SETTINGS: Mapping[str, str] = {
+    "application_name": "turnlog",
+    "client_encoding": "UTF8",
+    "timezone": "UTC",
+    "default_transaction_isolation": "read committed",
+    "standard_conforming_strings": "on",
+    "statement_timeout": "60s",
+    "lock_timeout": "10s",
+    # An owner that was stopped in the middle of a commit keeps its rows locked no longer.
+    "idle_in_transaction_session_timeout": "10s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+
+
+@cache
+def numbered(query: str) -> str:
+    """A query with `$1`, `$2` … in the place of each `?`."""
+    parts = query.split("?")
+    return parts[0] + "".join(f"${i}{part}" for i, part in enumerate(parts[1:], 1))
+
+
+@cache
+def _insert(table: Table) -> str:
+    arrays = ", ".join(f"${i}::{TYPES[c.kind]}[]" for i, c in enumerate(table.columns, 1))
+    return f"INSERT INTO {table.name} ({table.names}) SELECT * FROM unnest({arrays})"  # noqa: S608
+
+
+class PostgresConnection:
+    """One connection of asyncpg's."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._good = True
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be used."""
+        return self._good and not self._raw.is_closed()
+
+    async def _do(self, call: Callable[..., Any], *args: Any) -> Any:
+        with faults():
+            try:
+                return await call(*args)
+            except (asyncio.CancelledError, TimeoutError):
+                self._good = False  # who knows what the server is doing
+                raise
+
+    async def fetch(self, query: str, *values: Any) -> Sequence[Sequence[Any]]:
+        """The rows of a query."""
+        return await self._do(self._raw.fetch, numbered(query), *values)
+
+    async def execute(self, query: str, *values: Any) -> int:
+        """Run a statement; how many rows it changed."""
+        tag = await self._do(self._raw.execute, numbered(query), *values)
+        count = re.search(r"\d+\Z", tag)
+        return int(count[0]) if count else 0
+
+    async def many(self, query: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement with each of the values; all are sent at once."""
+        await self._do(self._raw.executemany, numbered(query), rows)
+
+    async def insert(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, an array a column."""
+        for some in _fitting(table, rows):
+            await self._do(self._raw.execute, _insert(table), *map(list, zip(*some, strict=True)))
+
+    async def begin(self) -> None:
+        """Begin a transaction."""
+        await self._do(self._raw.execute, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+
+    async def commit(self) -> None:
+        """End it."""
+        await self._do(self._raw.execute, "COMMIT")
+
+    async def rollback(self) -> None:
+        """Undo it."""
+        await self._do(self._raw.execute, "ROLLBACK")
+
+    async def close(self) -> None:
+        """Say goodbye, if there still is someone."""
+        await close(self._raw, polite=self.alive)
+
+    def abort(self) -> None:
+        """Cut it."""
+        self._good = False
+        self._raw.terminate()
+
+
+def _fitting(table: Table, rows: Sequence[Sequence[Any]]) -> Iterable[Sequence[Sequence[Any]]]:
+    """Rows in as few statements as fit."""
+    wide = [i for i, column in enumerate(table.columns) if column.kind == "bytes"]
+    if not wide:
+        return [rows] if rows else []
+    parts: list[list[Sequence[Any]]] = []
+    room = 0
+    for row in rows:
+        size = 100 + sum(len(row[i]) for i in wide if row[i] is not None)
+        if not parts or room < size:
+            parts.append([])
+            room = _AT_ONCE
+        parts[-1].append(row)
+        room -= size
+    return parts
+
+
+async def close(raw: Any, *, polite: bool) -> None:
+    """End a connection of asyncpg's, within two seconds, whatever state it is in."""
+    if polite:
+        try:
+            await raw.close(timeout=2.0)
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            raw.terminate()  # it does not matter to us what it cannot say any more
+    else:
+        raw.terminate()
+
+
+class PostgresDriver:
+    """Connects to one database.
+
+    Args:
+        dsn: as asyncpg takes it: a URL, with its password and options.
+        url: for messages.
+        durable: whether a commit waits until it survives power loss.
+    """
+
+    def __init__(self, dsn: str, url: str, *, durable: bool = True) -> None:
+        self.dialect = PostgresDialect()
+        self.url = url
+        self._dsn = dsn
+        self._settings = {**SETTINGS, "synchronous_commit": "on" if durable else "off"}
+
+    async def _connect(self, **settings: str) -> Any:
+        with faults():
+            return await asyncpg.connect(
+                self._dsn,
+                timeout=CONNECT_TIMEOUT,
+                command_timeout=COMMAND_TIMEOUT,
+                server_settings={**self._settings, **settings},
+            )
+
+    async def connect(self) -> PostgresConnection:
+        """A new connection."""
+        return PostgresConnection(await self._connect())
+
+    async def bell(self, heard: Callable[[Sequence[bytes]], None]) -> PostgresBell:
+        """A new bell, on a connection of its own."""
+        # To tell something is a transaction that would otherwise wait for the disk.
+        raw = await self._connect(synchronous_commit="off")
+        return await PostgresBell.made(raw, heard)

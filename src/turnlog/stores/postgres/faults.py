@@ -1,0 +1,68 @@
+"""What asyncpg raises, in our own words."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from turnlog.stores.server.driver import Fault, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+_BY_CODE = {
+    "0A000": Trouble.OTHER,
+    "23505": Trouble.TAKEN,
+    "25006": Trouble.READ_ONLY,
+    "25P03": Trouble.LOST,  # idle in a transaction for too long
+    "3D000": Trouble.REFUSED,  # no such database
+    "3F000": Trouble.REFUSED,  # no such schema
+    "42501": Trouble.REFUSED,  # no privilege
+    "53300": Trouble.LOST,  # too many connections
+    "55P03": Trouble.BUSY,  # a lock not had in time
+    "57014": Trouble.BUSY,  # a statement not done in time
+    "57P01": Trouble.LOST,
+    "57P02": Trouble.LOST,
+    "57P03": Trouble.LOST,  # it is starting, or stopping
+    "57P05": Trouble.LOST,
+}
+_BY_CLASS = {
+    "08": Trouble.LOST,
+    "28": Trouble.REFUSED,
+    "40": Trouble.BUSY,
+    "53": Trouble.FULL,
+    "54": Trouble.TOO_LARGE,
+}
+
+
+def trouble_of(error: Exception) -> Trouble:
+    """What kind of trouble an exception of asyncpg's, or of its connection's, is."""
+    if isinstance(error, asyncpg.InvalidCachedStatementError):
+        return Trouble.BUSY  # a table changed under a prepared statement: the next one fits
+    if isinstance(error, asyncpg.PostgresError):
+        code: str = getattr(error, "sqlstate", None) or ""
+        return _BY_CODE.get(code) or _BY_CLASS.get(code[:2]) or Trouble.OTHER
+    if isinstance(error, (OSError, TimeoutError, EOFError, asyncpg.InternalClientError)):
+        return Trouble.LOST
+    if isinstance(error, asyncpg.InterfaceError) and "closed" in str(error):
+        return Trouble.LOST
+    return Trouble.OTHER
+
+
+@contextmanager
+def faults() -> Generator[None]:
+    """Turn what asyncpg raises into a `Fault`."""
+    try:
+        yield
+    except (
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+        OSError,
+        EOFError,
+    ) as error:
+        code = getattr(error, "sqlstate", None) or ""
+        said = str(error) or type(error).__name__
+        raise Fault(trouble_of(error), said, code) from error

@@ -1,0 +1,98 @@
+"""How one database says what every SQL store says: all differences between databases are here.
+
+The modules beside this one write their queries once, with `?` for values, and ask the dialect for
+what is said in different words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from turnlog.stores.server.driver import Connection
+
+Kind: TypeAlias = Literal["key", "int", "bytes", "text"]
+"""Of a column. key: 16 bytes; int: 64 bits, signed; bytes: up to 1 GiB; text: ASCII, compared byte
+by byte, up to 1 GiB. Key columns of a table are of the kinds key and int only."""
+
+
+class Column(NamedTuple):
+    """A column; `null` says whether it may hold nothing."""
+
+    name: str
+    kind: Kind
+    null: bool = False
+
+
+class Table(NamedTuple):
+    """A table. Its key begins with the key of a session: that is what a cluster distributes by.
+
+    Attributes:
+        name: as the database knows it.
+        columns: in the order in which rows are inserted.
+        key: the columns of the primary key. There is no other index.
+        grows: rows are changed in place, often: a database may leave room for that.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    grows: bool = False
+
+    @property
+    def names(self) -> str:
+        """The columns, as a statement lists them."""
+        return ", ".join(column.name for column in self.columns)
+
+    @property
+    def marks(self) -> str:
+        """A `?` for each column."""
+        return ", ".join("?" for _ in self.columns)
+
+
+class Dialect(Protocol):
+    """The words of one database.
+
+    Attributes:
+        name: of the database, for people.
+        now: an expression: microseconds since 1970 by the server's wall clock as the statement
+            runs, not as its transaction began; an integer.
+        tables: a query of the names of the tables where `create` puts them.
+    """
+
+    name: str
+    now: str
+    tables: str
+
+    def create(self, table: Table) -> Sequence[str]:
+        """The statements that make a table unless it is there."""
+        ...
+
+    def add(self, table: Table) -> str:
+        """Insert one row unless its key is there; it changed no row then."""
+        ...
+
+    def put(self, table: Table) -> str:
+        """Insert one row, or put it in the place of the one with its key."""
+        ...
+
+    def among(self, column: str, kind: Kind, values: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+        """The condition that a column has one of the values, at least one; and what to bind."""
+        ...
+
+    def renew(self, keys: Sequence[bytes], holder: bytes, lease: int) -> tuple[str, tuple[Any, ...]]:
+        """Prolong leases, with what to bind: `sessions.lease_until` is `lease` µs from now.
+
+        Only of the sessions with these keys whose `holder` is that; rows are locked in the order
+        of their keys, as every commit does, or passed over where they are locked.
+        """
+        ...
+
+    def migrating(self, db: Connection) -> AbstractAsyncContextManager[None]:
+        """Keep other processes from migrating meanwhile.
+
+        Where statements that make tables can be undone it is a transaction, too.
+        """
+        ...
