@@ -306,7 +306,7 @@ class BasicCompactionEngine(CompactionEngine):
         return Task(session, ahead, header, policy, policy.window or window, self._estimator)
 
     def _model_window(self, task: Task) -> int:
-        """What the model that makes summaries takes; like the conversation's, if it does not say."""
+        """What the model that makes summaries takes: as the next request's, if it does not say."""
         return self.model.context_window or task.window.tokens
 
     def _prune(self, session: Session) -> tuple[int, ...]:
