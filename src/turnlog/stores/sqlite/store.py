@@ -1,7 +1,7 @@
 """The SQLite store: all sessions in one file, in WAL mode.
 
 All I/O happens in worker threads. See the modules beside this one: `connection` for the file,
-`ownership`, `writing` and `runs` for writing, `reading` and `salvage`, `listing` and `inbox`.
+`ownership` and `writing`, `reading` and `salvage`, `listing` and `inbox`.
 """
 
 from __future__ import annotations

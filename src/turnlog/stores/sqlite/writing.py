@@ -18,10 +18,10 @@ from turnlog.errors import (
 )
 from turnlog.stores.info import InfoFold
 from turnlog.stores.port import Batch, Claim
+from turnlog.stores.sql.runs import Attempt, Plan, plan
 from turnlog.stores.sqlite.failures import failure
 from turnlog.stores.sqlite.ownership import Handles, give_back, take, taken_over
 from turnlog.stores.sqlite.reading import Reader, read_header, stored_id
-from turnlog.stores.sqlite.runs import Attempt, Plan, plan
 from turnlog.stores.sqlite.schema import MAX_SESSIONS, SEQ_BITS, SEQ_MASK
 
 if TYPE_CHECKING:
