@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from turnlog.errors import InvalidHeader, NoSuchSession, SessionInUse, StoreError
+from turnlog.errors import InvalidHeader, NoSuchSession, StoreError
 from turnlog.stores.jsonl.files import open_file, opened, sync, sync_folder, write_at
 from turnlog.stores.jsonl.frames import pack
 from turnlog.stores.jsonl.locks import Lock, locked, owner_of
 from turnlog.stores.jsonl.names import Segment, lock_path, segment_of, segments_in
 from turnlog.stores.jsonl.segments import complete, complete_end, head_line, read_head
+from turnlog.stores.owners import in_use
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,19 +87,6 @@ def acquire(folder: Path, token: int, owner: Owner) -> Lock | None:
     """The lock of a token, or None if it is held."""
     named = msgspec.structs.replace(owner, token=token)
     return Lock.acquire(lock_path(folder, token), named)
-
-
-def in_use(session_id: str, owner: Owner | None) -> SessionInUse:
-    """The refusal that names who owns the session."""
-    return SessionInUse(f"session {session_id!r} is in use by {describe(owner)}", owner=owner)
-
-
-def describe(owner: Owner | None) -> str:
-    """The owner in words, with the time since when."""
-    if owner is None:
-        return "another process"
-    since = datetime.fromtimestamp(owner.since / 1000, UTC)
-    return f"{owner} since {since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _take_over(

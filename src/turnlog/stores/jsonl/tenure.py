@@ -21,9 +21,10 @@ from turnlog.stores.jsonl.frames import pack
 from turnlog.stores.jsonl.lines import lines_of
 from turnlog.stores.jsonl.locks import Lock, locked, owner_of
 from turnlog.stores.jsonl.names import Segment, lock_path, segments_in, torn_path
-from turnlog.stores.jsonl.ownership import acquire, describe
+from turnlog.stores.jsonl.ownership import acquire
 from turnlog.stores.jsonl.scan import Mark, scan
 from turnlog.stores.jsonl.segments import Head, chain_of, owner_in, read_head
+from turnlog.stores.owners import describe
 
 if TYPE_CHECKING:
     from pathlib import Path

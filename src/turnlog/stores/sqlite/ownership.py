@@ -18,7 +18,8 @@ from turnlog import jsontext
 from turnlog.errors import StaleWriter, StoreError
 from turnlog.stores.jsonl.files import opened
 from turnlog.stores.jsonl.locks import Lock, try_lock, unlock
-from turnlog.stores.jsonl.ownership import describe, in_use
+from turnlog.stores.owners import in_use
+from turnlog.stores.owners import taken_over as _taken_over
 from turnlog.stores.port import Owner
 
 if TYPE_CHECKING:
@@ -155,9 +156,7 @@ def give_back(db: Connection, no: int, token: int) -> None:
 def taken_over(session_id: str, held: bytes | None) -> StaleWriter:
     """The refusal that names who owns the session now."""
     known = _read(held)
-    owner = None if known is None else known[1]
-    by = "another writer" if owner is None else describe(owner)
-    return StaleWriter(f"session {session_id!r} was taken over by {by}", owner=owner)
+    return _taken_over(session_id, None if known is None else known[1])
 
 
 def _read(held: bytes | None) -> tuple[str, Owner | None] | None:

@@ -18,10 +18,11 @@ from turnlog.errors import (
 )
 from turnlog.stores.info import InfoFold
 from turnlog.stores.port import Batch, Claim
+from turnlog.stores.sql.heads import line_after, read_header, stored_id
 from turnlog.stores.sql.runs import Attempt, Plan, plan
 from turnlog.stores.sqlite.failures import failure
 from turnlog.stores.sqlite.ownership import Handles, give_back, take, taken_over
-from turnlog.stores.sqlite.reading import Reader, read_header, stored_id
+from turnlog.stores.sqlite.reading import Reader
 from turnlog.stores.sqlite.schema import MAX_SESSIONS, SEQ_BITS, SEQ_MASK
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ class Writing:
         Raises:
             StaleWriter: token or seq is not the session's; nothing was written.
         """
-        _, next_seq, _, *line = self._held(db, tenure)
+        _, next_seq, _, header, total, *line = self._held(db, tenure)
         if next_seq != batch.expected_seq:
             if tenure.unsettled and self._is_there(db, batch, next_seq):
                 return False
@@ -285,7 +286,9 @@ class Writing:
         if batch.record is not None:
             db.execute(_KEEP_RECORD, (no, batch.record.seq, batch.record.data))
         if batch.events:
-            last_activity, stale, info = _followed(batch, tenure, *line)
+            last_activity, stale, info = line_after(
+                batch, lambda: tenure.header(header, total), *line
+            )
             db.execute(_GROW, (batch.next_seq, last_activity, size, stale, info, no))
         return True
 
@@ -305,25 +308,3 @@ def _check_seqs(batch: Batch) -> None:
         session_id = batch.claim.session_id
         msg = f"session {session_id!r}: expected seqs up to {SEQ_MASK}, got {batch.next_seq - 1}"
         raise StoreError(msg)
-
-
-def _followed(
-    batch: Batch,
-    tenure: Tenure,
-    header: bytes,
-    total: int,
-    last_activity: int,
-    stale: int,
-    info: bytes | None,
-) -> tuple[int, int, bytes | None]:
-    """What a listing needs, once a batch is stored: last activity, stale, info."""
-    if not stale and info is not None:
-        try:
-            fold = InfoFold(tenure.header(header, total), jsontext.decode(info))
-            fold.next_seq = batch.expected_seq
-            if fold.follow(batch.events):
-                state = fold.state()
-                return state["lastActivity"], 0, jsontext.encode(state)
-        except (TurnlogError, ValueError):
-            pass  # a header or line that cannot be read: the listing says so
-    return max(last_activity, batch.events[-1].time), 1, info
