@@ -15,8 +15,10 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +74,37 @@ def report(measure: Callable[[Options], Iterable[dict[str, Any]]]) -> None:
     given = parser.parse_args()
     for line in measure(Options(given.small, given.count)):
         print(json.dumps(line), flush=True)
+
+
+# -- places ------------------------------------------------------------------------------------
+
+BUILD = ROOT / "build"
+
+
+@contextmanager
+def scratch() -> Generator[Path]:
+    """An empty folder on a disk, for a while: where fsync costs what it costs."""
+    place = tempfile.gettempdir()
+    if on_disk(Path(place)) is False:
+        BUILD.mkdir(exist_ok=True)
+        place = str(BUILD)
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        yield Path(name)
+
+
+def on_disk(folder: Path) -> bool | None:
+    """Whether a folder is on a disk and not in memory; None where that cannot be told."""
+    mounts = Path("/proc/mounts")
+    if not mounts.exists():
+        return None
+    kinds = {Path(line.split()[1]): line.split()[2] for line in mounts.read_text().splitlines()}
+    found = next((kinds[at] for at in (folder, *folder.parents) if at in kinds), None)
+    return None if found is None else found not in ("tmpfs", "ramfs")
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 # -- clocks ------------------------------------------------------------------------------------

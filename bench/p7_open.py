@@ -1,4 +1,4 @@
-"""P7, JSONL: 10,000 messages from a cold start to `derive_messages()`, against the msgspec floor.
+"""P7, JSONL and SQLite: 10,000 messages, opened cold, to `derive_messages()`; and msgspec's floor.
 
 Both in processes of their own, whose modules are loaded before the clock starts; the files are in
 the page cache.
@@ -20,19 +20,23 @@ from measure import HERE, NoPeer, Options, fresh, report, row, shared_peers
 
 import turnlog
 import turnlog.stores.jsonl
+import turnlog.stores.sqlite
 import turnlog.stores.store
 
 ROUNDS = 7
 FLOOR = "msgspec JSONL no-fsync"
-KINDS = {"plain": "", "zstd": "?compress=zstd"}
+KINDS = {
+    "JSONL plain": "jsonl:{0}/plain",
+    "JSONL zstd": "jsonl:{0}/zstd?compress=zstd",
+    "SQLite": "sqlite:{0}/s.db",
+}
 
 
 async def write(folder: Path, n: int) -> None:
     """Write the history to a store of each kind."""
-    for kind, options in KINDS.items():
-        url = f"jsonl:{folder / kind}{options}"
+    for url in KINDS.values():
         async with (
-            turnlog.open_store(url, durability="none") as store,
+            turnlog.open_store(url.format(folder), durability="none") as store,
             store.session("s") as session,
         ):
             for i in range(n):
@@ -77,8 +81,7 @@ def measure(options: Options) -> Iterator[dict[str, Any]]:
                 found = fresh(*peer, "resume", str(n), str(floor), FLOOR=FLOOR)
                 floors.append(found["resume_ms"])
             for kind, how in ways:
-                url = f"jsonl:{folder / kind}{KINDS[kind]}"
-                found = fresh(__file__, "--open", url, how)
+                found = fresh(__file__, "--open", KINDS[kind].format(folder), how)
                 if found["items"] != n:
                     msg = f"expected {n} messages, got {found['items']}"
                     raise ValueError(msg)
@@ -90,7 +93,7 @@ def measure(options: Options) -> Iterator[dict[str, Any]]:
         other = f"floor {least:.0f} ms: {ratio:.2f}x" if least and ratio else missing
         yield row(
             "P7",
-            f"cold {how}, JSONL {kind}, {n:,} messages",
+            f"cold {how}, {kind}, {n:,} messages",
             f"{ours:.0f} ms ({other})",
             "2x",
             met=ratio <= 2 if ratio else None,

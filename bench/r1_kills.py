@@ -1,4 +1,4 @@
-"""R1 on JSONL: a running agent killed with SIGKILL at random moments, then resumed.
+"""R1: a running agent killed with SIGKILL at random moments, then resumed; in each kind of store.
 
     python r1_kills.py --count 1000
 
@@ -32,7 +32,8 @@ from tests.crash.agent_kills import check
 from turnlog import open_store
 from turnlog.testing.providers import check_neutral
 
-COUNT = 100
+KINDS = {"JSONL": "jsonl:{0}/store", "SQLite": "sqlite:{0}/store.db"}
+COUNT = 100  # of each kind
 PER_SESSION = 3  # kills, before a new session is begun
 LONGEST = 0.12  # seconds after its fork at which a child is killed at the latest
 
@@ -79,14 +80,20 @@ async def projections(url: str) -> tuple[int, list[str]]:
 
 
 def measure(options: Options) -> Iterator[dict[str, Any]]:
-    """One row."""
+    """One row for each kind of store."""
     kills = options.count or options.size(COUNT, 3)
+    for kind, url in KINDS.items():
+        yield kill_many(kind, url, kills)
+
+
+def kill_many(kind: str, place: str, kills: int) -> dict[str, Any]:
+    """The row of a kind of store; `place` is its URL in the folder {0}."""
     dice = random.Random(7)  # noqa: S311 - no secret
     faults: list[str] = []
     acknowledged = bodies = judged = 0
     for begun in range(0, kills, PER_SESSION):
         with tempfile.TemporaryDirectory() as name:
-            url, effects = f"jsonl:{name}/store", Path(name) / "effects"
+            url, effects = place.format(name), Path(name) / "effects"
             for kill in range(begun, min(begun + PER_SESSION, kills)):
                 safe = kill_one(url, effects, kill, dice.random() * LONGEST)
                 acknowledged += safe[0]
@@ -98,9 +105,9 @@ def measure(options: Options) -> Iterator[dict[str, Any]]:
             judged += count
             faults += wrong
             bodies += len(effects.read_text().split()) if effects.exists() else 0
-    yield row(
+    return row(
         "R1",
-        f"{kills:,} kills of a running agent, JSONL",
+        f"{kills:,} kills of a running agent, {kind}",
         f"{len(faults)} faults; {acknowledged:,} acknowledged events looked for, "
         f"{bodies:,} tool bodies run, {judged:,} projections judged",
         "0",

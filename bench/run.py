@@ -30,12 +30,18 @@ SCRIPTS = (
     "p4_body",
     "p4_first_byte",
     "loop_step",
+    "p5_flush",
+    "p6_sustained",
     "p7_open",
+    "p7_million",
+    "p8_size",
+    "p9_find",
     "p10_import",
     "r1_kills",
     "r6_histories",
     "forced_tools",
 )
+PACKAGES = ("turnlog", "msgspec", "anyio", "zstandard", "apsw")
 LONG = {"r1_kills": 1_000, "r6_histories": 10_000}
 RESULTS = HERE / "results.json"
 README = ROOT / "README.md"
@@ -75,7 +81,7 @@ def machine() -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """What was measured, and against what."""
-    found = {name: version(name) for name in ("turnlog", "msgspec", "anyio", "zstandard")}
+    found = {name: version(name) for name in PACKAGES}
     package = PEERS / "node_modules" / "@deepseek-ai" / "dsh-session" / "package.json"
     if package.exists():
         found["@deepseek-ai/dsh-session"] = json.loads(package.read_text())["version"]

@@ -19,7 +19,12 @@ SCRIPTS = (
     "p3_replace",
     "p4_body",
     "p4_first_byte",
+    "p5_flush",
+    "p6_sustained",
+    "p7_million",
     "p7_open",
+    "p8_size",
+    "p9_find",
     "r1_kills",
     "r6_histories",
 )
