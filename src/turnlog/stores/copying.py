@@ -155,6 +155,7 @@ class _Copy:
         self._tell = tell
         self._page = min(PAGE, FIRST_PAGE)
         self._end = 0  # of the source, when the copy began
+        self._gaps = False  # whether there is what cannot be read
 
     async def run(self) -> Copied:
         """Copy it; what goes wrong is in what is returned."""
@@ -167,21 +168,21 @@ class _Copy:
         source, target = self._source, self._target
         header = await source.header(self._id)
         waiting = await self._waiting()
-        self._end = await source.next_seq(self._id)
-        header = await self._look(header)
-        shared, grown = 0, False
+        await self._look()
         new = not await target.exists(self._id)
-        if new:
-            shared = await self._create(header)
+        shared = await self._create(header) if new else 0
+        held = header if new else await target.header(self._id)
         there = await target.next_seq(self._id)
+        grown = self._has_grown(held, header, there)
         if not new:
-            grown = await self._check_header(header, there)
             await self._check_prefix(there)
         events = await self._append(there, header if grown else None)
+        told = await self._tell_damage(header if grown else held)
         if isinstance(waiting, TurnlogError):
             raise waiting  # its events are safe by now
         commands = [await target.post(self._id, queued.command) for queued in waiting]
-        done = "copied" if new else "continued" if events or grown else "identical"
+        changed = events or grown or told
+        done = "copied" if new else "continued" if changed else "identical"
         return Copied(self._id, done, events, shared, sum(commands))
 
     async def _waiting(self) -> list[Queued] | TurnlogError:
@@ -191,18 +192,13 @@ class _Copy:
         except StoreError as error:
             return error
 
-    async def _look(self, header: SessionHeader) -> SessionHeader:
-        """The header that the copy has: the source's, with what the source cannot read."""
+    async def _look(self) -> None:
+        """Where the source ends now, and how large its events are."""
+        self._end = await self._source.next_seq(self._id)
         info = await self._source.info(self._id)
+        self._gaps = info.damage > 0
         if info.bytes and info.events:
             self._page = max(1, min(PAGE, PAGE_BYTES // max(1, info.bytes // info.events)))
-        if not info.damage and info.events == self._end:
-            return header
-        lost = (await self._source.load(self._id)).damage
-        more = [range_of(damage) for damage in lost if not _is_told(damage, header)]
-        if not more:
-            return header
-        return msgspec.structs.replace(header, source_damage=(*(header.source_damage or ()), *more))
 
     # -- what the target holds -----------------------------------------------------------------
 
@@ -228,16 +224,15 @@ class _Copy:
             return False
         return await self._difference(parent, boundary) is None
 
-    async def _check_header(self, header: SessionHeader, there: int) -> bool:
+    def _has_grown(self, held: SessionHeader, header: SessionHeader, there: int) -> bool:
         """Whether the target's header is that of the same import, when its source was shorter.
 
         Raises:
             CopyConflict: it is another session's.
         """
-        held = await self._target.header(self._id)
-        if held.to_dict() == header.to_dict():
+        if _is_same(held, header):
             return False
-        if not _has_grown(held, header):
+        if not _is_shorter_import(held, header):
             raise self._conflict("its header differs")
         if there > (held.seed_length or 0):
             raise self._conflict("the import has grown, and the target has events behind it")
@@ -277,6 +272,7 @@ class _Copy:
         """The source's next page before `stop`: where it ends, and its events."""
         upto = min(stop, start + self._page)
         events = await self._source.read(self._id, start, upto)
+        self._gaps |= len(events) < upto - start
         weight = sum(len(event.raw) for event in events)
         self._page = max(1, min(PAGE, 2 * self._page, self._page * PAGE_BYTES // max(1, weight)))
         self._tell(upto, self._end)
@@ -309,6 +305,23 @@ class _Copy:
                     await self._target.release(claim)
         return count
 
+    async def _tell_damage(self, held: SessionHeader) -> bool:
+        """Add to the copy's header why seqs are missing; whether it did not say so before."""
+        if not self._gaps:
+            return False
+        lost = (await self._source.load(self._id)).damage
+        more = [range_of(damage) for damage in lost if not _is_told(damage, held)]
+        if not more:
+            return False
+        told = (*(held.source_damage or ()), *more)
+        claim = await self._target.claim(self._id, this_process())
+        try:
+            await self._target.reseed(claim, msgspec.structs.replace(held, source_damage=told))
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._target.release(claim)
+        return True
+
     async def _check_unchanged(self, there: int) -> None:
         """Raise CopyConflict if someone wrote to the target since it was looked at."""
         if await self._target.next_seq(self._id) != there:
@@ -333,7 +346,14 @@ def _is_told(damage: Damage, header: SessionHeader) -> bool:
     )
 
 
-def _has_grown(held: SessionHeader, header: SessionHeader) -> bool:
+def _is_same(held: SessionHeader, header: SessionHeader) -> bool:
+    """Whether the target's header is the source's, but for damage that a copy added."""
+    told, damage = held.source_damage or (), header.source_damage or ()
+    same = msgspec.structs.replace(header, source_damage=held.source_damage)
+    return told[: len(damage)] == damage and same.to_dict() == held.to_dict()
+
+
+def _is_shorter_import(held: SessionHeader, header: SessionHeader) -> bool:
     """Whether both are headers of one import, whose source was longer the second time."""
     if held.seed_length is None or held.source_format is None:
         return False

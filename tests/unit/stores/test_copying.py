@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 import turnlog
 from tests.store_urls import STORES, forget, url_of
 from tests.unit.stores.jsonl_files import HEADER, lines, plain
+from tests.unit.stores.sqlite_files import FILE, connected
+from tests.unit.stores.sqlite_files import write as write_rows
 from turnlog import sync
 from turnlog.errors import (
     CopyConflict,
@@ -301,6 +303,29 @@ async def test_damage_is_copied_with_its_reason(name: str, tmp_path: Path) -> No
             "session/damage-acknowledged",
             "user/message",
         ]
+    forget(tmp_path / "to")
+
+
+@pytest.mark.parametrize("name", list(STORES))
+async def test_damaged_rows_are_copied_with_their_reasons(name: str, tmp_path: Path) -> None:
+    """A listing of SQLite does not know of bad rows; a copy finds them, the last one too."""
+    await write_rows(tmp_path, "a", notes(0, 30))
+    with connected(tmp_path) as db:
+        first, last = db.execute("SELECT min(id), max(id) FROM events").fetchall()[0]
+        db.execute("UPDATE events SET data = x'ff' WHERE id IN (?, ?)", (first + 5, last))
+        db.execute("DELETE FROM events WHERE id = ?", (first + 10,))
+    urls = f"sqlite:{tmp_path / FILE}", url_of(name, tmp_path / "to")
+    (tmp_path / "to").mkdir()
+    async with opened(urls) as (source, target):
+        before = await source.read("a", load="all")
+        assert [(d.first_seq, d.last_seq) for d in before.damage] == [(5, 5), (10, 10), (29, 29)]
+        assert ends(await source.copy_to(target)) == {"a": "copied"}
+        after = await target.read("a", load="all")
+        assert [(d.first_seq, d.last_seq, d.reason) for d in after.damage] == [
+            (d.first_seq, d.last_seq, d.reason) for d in before.damage
+        ]
+        assert after.next_seq == before.next_seq == 30
+        assert ends(await source.copy_to(target)) == {"a": "identical"}
     forget(tmp_path / "to")
 
 
