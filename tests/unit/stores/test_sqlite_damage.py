@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import apsw
 import pytest
 
 from tests.unit.stores.sqlite_files import FILE, connected, lost, opened, page_of, write
-from turnlog.errors import InvalidHeader, StoreError
+from turnlog.errors import InvalidHeader, StoreError, UnsupportedVersion
+from turnlog.events import AnyEvent
 from turnlog.stores.loading import build_log
+from turnlog.stores.sqlite import SqliteStore
 from turnlog.stores.sqlite.salvage import Lost, holes, scan
 from turnlog.stores.sqlite.schema import SEQ_BITS
 from turnlog.testing.conformance.samples import (
@@ -216,6 +220,56 @@ async def test_a_fork_has_the_damage_of_its_parent(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         assert lost(await store.load("a")) == [(2, 2), (9, 9)]
         assert lost(await store.load("b")) == [(2, 2)]
+
+
+@pytest.mark.parametrize("row", [20, 280])
+async def test_a_page_in_a_wrong_place_hides_no_other(tmp_path: Path, row: int) -> None:
+    """Where one page of events holds a copy of another, its events are lost, and no others."""
+    await write(tmp_path, "a", LONG)
+    await write(tmp_path, "b", [event(i, LONG[i].data) for i in range(100)])
+    lies, ids = page_of(tmp_path, "events", 1 << SEQ_BITS | 150)
+    seqs = [one & ((1 << SEQ_BITS) - 1) for one in ids]
+    others = (1 << SEQ_BITS | row, 2 << SEQ_BITS | 50)
+    for source in [page_of(tmp_path, "events", one)[0] for one in others]:
+        with (tmp_path / FILE).open("r+b") as file:
+            file.seek((source - 1) * 4096)
+            page = file.read(4096)
+            file.seek((lies - 1) * 4096)
+            file.write(page)
+        async with opened(tmp_path) as store:
+            stored = await store.load("a")
+            assert_same(stored.events, [e for e in LONG if e.seq not in seqs])
+            assert_same(await store.read("a", 0), stored.events)
+            assert build_log(stored).is_lost(150)
+
+
+async def test_noise_is_never_taken_for_events(tmp_path: Path) -> None:
+    """Whatever bytes of a file are changed: what is read was written, and what lacks is told."""
+    written = {"a": LONG, "b": conversation(), "c": [*STREAM, answer(40, "x", cited=range(40))]}
+    for session_id, events in written.items():
+        await write(tmp_path, session_id, events)
+    good = (tmp_path / FILE).read_bytes()
+    told: list[str] = []
+    for seed in range(40):
+        chance = Random(seed)  # noqa: S311 - to be the same each time
+        bad = bytearray(good)
+        for _ in range(chance.choice([1, 4, 40])):
+            bad[chance.randrange(len(bad))] ^= 1 << chance.randrange(8)
+        (tmp_path / FILE).write_bytes(bad)
+        with suppress(StoreError, InvalidHeader, UnsupportedVersion):  # not even that is left
+            async with opened(tmp_path) as store:
+                for session_id, events in written.items():
+                    await _is_told(store, session_id, events)
+                    told.append(session_id)
+    assert len(told) > 60
+
+
+async def _is_told(store: SqliteStore, session_id: str, events: Sequence[AnyEvent]) -> None:
+    stored = await store.load(session_id)
+    seqs = {event.seq for event in stored.events}
+    assert_same(stored.events, [event for event in events if event.seq in seqs])
+    log = build_log(stored)
+    assert all(log.is_lost(seq) or seq in seqs for seq in range(log.next_seq))
 
 
 # -- the pieces --------------------------------------------------------------------------------

@@ -213,7 +213,8 @@ async def test_a_forked_process_is_refused(tmp_path: Path) -> None:
         (apsw.NotADBError("x"), "no SQLite database"),
         (apsw.CorruptError("x"), "damaged"),
         (apsw.NoMemError("x"), "out of memory"),
-        (apsw.SQLError("near x"), "near x"),
+        (apsw.SQLError("near x"), "not those of a store"),
+        (apsw.RangeError("of some kind"), "of some kind"),
         (PermissionError(13, "Permission denied"), "Permission denied"),
     ],
 )

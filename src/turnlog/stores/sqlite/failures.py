@@ -28,6 +28,7 @@ _SAID: dict[type[apsw.Error], str] = {
     apsw.CorruptError: (
         "the file is damaged: export the sessions that can be read, or take a backup"
     ),
+    apsw.SQLError: "its tables are not those of a store: it may be damaged",
     apsw.NoMemError: "out of memory",
     apsw.TooBigError: "a value of more than 1 GB",
     apsw.NoLFSError: "the file system keeps no files of that size",

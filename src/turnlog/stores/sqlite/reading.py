@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, lt
 from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
@@ -42,6 +42,11 @@ _BY_ID = (  # of salvage
     f"SELECT id, {_ROW} FROM events WHERE id BETWEEN ? AND ? ORDER BY id",
     f"SELECT id, {_RUN} FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id",
 )
+_ANY = """
+    SELECT 1 FROM carray(?) wanted CROSS JOIN events ON events.id = wanted.value UNION ALL
+    SELECT 1 FROM carray(?) wanted CROSS JOIN chunks ON chunks.id = wanted.value LIMIT 1
+"""
+_PROBES = 4096  # more ids than a page has rows
 _SESSION = "SELECT no, header, sum, next_seq FROM sessions WHERE id = ?"
 _seq = attrgetter("seq")
 
@@ -252,12 +257,29 @@ def _own(
 ) -> list[AnyEvent]:
     """The events that the session's own rows hold, as far as they can be read; adds to `lost`."""
     try:
-        return _own_range(db, no, start, stop, chunks=chunks)
+        events = _own_range(db, no, start, stop, chunks=chunks)
+        if not chunks or not _hidden(db, no, events, start, stop):
+            return events
     except (BadRow, *UNREADABLE):
-        rows = Rows(db, no)
-        found, missed = salvage(db, _BY_ID, no, (start, stop), rows.blob, rows.payload_of)
-        lost += missed
-        return found if chunks else _without_chunks(found)
+        pass  # what is wrong is found again
+    rows = Rows(db, no)
+    found, missed = salvage(db, _BY_ID, no, (start, stop), rows.blob, rows.payload_of)
+    lost += missed
+    return found if chunks else _without_chunks(found)
+
+
+def _hidden(db: Connection, no: int, events: list[AnyEvent], start: int, stop: int) -> bool:
+    """Whether there are rows in what looks like gaps: a page in a wrong place ends a scan early."""
+    if len(events) == stop - start:
+        return False
+    base, expected = no << SEQ_BITS, start
+    for seq in [*(event.seq for event in events), stop]:
+        if seq > expected:
+            ids = range(base + expected, base + min(seq, expected + _PROBES))
+            if db.execute(_ANY, (integers(ids), integers(ids))).fetchone() is not None:
+                return True
+        expected = seq + 1
+    return False
 
 
 def _own_range(db: Connection, no: int, start: int, stop: int, *, chunks: bool) -> list[AnyEvent]:
@@ -271,9 +293,9 @@ def _own_range(db: Connection, no: int, start: int, stop: int, *, chunks: bool) 
     rows = Rows(db, no)
     events = from_rows(db.execute(_EVENTS, (base + start, base + stop - 1)).fetchall(), rows.blob)
     if not chunks:
-        return _without_chunks(events)
+        return _ascending(_without_chunks(events))
     if len(events) == stop - start:
-        return events
+        return _ascending(events)
     (first,) = db.execute(_COVERING, (base, base + start)).fetchone()
     low = base + start if first is None else first
     packed: list[AnyEvent] = []
@@ -281,12 +303,24 @@ def _own_range(db: Connection, no: int, start: int, stop: int, *, chunks: bool) 
         if run[1] >= start:
             packed += from_chunks(run, rows.payload_of)
     if not packed:
-        return events
+        return _ascending(events)
     if packed[0].seq < start or packed[-1].seq >= stop:
         packed = [event for event in packed if start <= event.seq < stop]
     events += packed
     events.sort(key=_seq)
-    return events
+    return _ascending(events)
+
+
+def _ascending(events: list[AnyEvent]) -> list[AnyEvent]:
+    """The events, each once.
+
+    Raises:
+        BadRow: a page is in a wrong place, and its rows come twice or out of order.
+    """
+    seqs = [event.seq for event in events]
+    if all(map(lt, seqs, seqs[1:])):
+        return events
+    raise BadRow("rows come twice or out of order")
 
 
 def _without_chunks(events: list[AnyEvent]) -> list[AnyEvent]:

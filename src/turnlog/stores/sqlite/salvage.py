@@ -47,12 +47,13 @@ def scan(
         high: the last id.
         lost: where stretches of ids are added in which a page cannot be read.
     """
+    begin = low
     while low <= high:
         try:
             for row in db.execute(query, (low, high)):
-                if low <= row[0] <= high:  # else the page says nonsense
+                if begin <= row[0] <= high:  # else the page says nonsense
                     yield row
-                    low = row[0] + 1
+                    low = max(low, row[0] + 1)
         except UNREADABLE as error:
             after = _beyond(db, query, low, high)
             lost.append(Lost(low, after - 1, _reason(error)))
@@ -114,32 +115,68 @@ def salvage(
         blob: gives the stored bytes of a hash.
         payload_of: gives the payload of the session's event with a seq.
     """
-    base, (start, stop) = no << SEQ_BITS, bounds
-    unread: list[Lost] = []
     found: dict[int, AnyEvent] = {}
     lost: list[Lost] = []
+    _collect(db, queries, no, bounds, (blob, payload_of), found, lost)
+    expected = bounds[0]
+    for seq in [*sorted(found), bounds[1]]:
+        at = expected
+        while (at := _hidden(db, queries, no, at, seq)) < seq:
+            _collect(db, queries, no, (at, seq), (blob, payload_of), found, lost)
+            at = max([one for one in found if at <= one < seq], default=at) + 1
+        expected = max(expected, seq + 1)
+    return [found[seq] for seq in sorted(found)], list(dict.fromkeys(lost))
+
+
+def _hidden(db: Connection, queries: tuple[str, str], no: int, start: int, stop: int) -> int:
+    """The first seq at which there is a row all the same, found by its id; else `stop`.
+
+    A page in a wrong place ends a scan early: what stands behind it is only found when asked for.
+    """
+    base = no << SEQ_BITS
+    for one in range(base + start, base + min(stop, start + _STEPS)):
+        for query in queries:
+            try:
+                if db.execute(query, (one, one)).fetchall():
+                    return one - base
+            except UNREADABLE:
+                continue
+    return stop
+
+
+def _collect(
+    db: Connection,
+    queries: tuple[str, str],
+    no: int,
+    bounds: tuple[int, int],
+    lean: tuple[Callable[[bytes], bytes], Callable[[int], bytes]],
+    found: dict[int, AnyEvent],
+    lost: list[Lost],
+) -> None:
+    """Add to `found` what can be read between the bounds, and to `lost` what cannot."""
+    base, (start, stop) = no << SEQ_BITS, bounds
+    unread: list[Lost] = []
     for row in scan(db, queries[0], base + start, base + stop - 1, unread):
         seq = row[0] & SEQ_MASK
         try:
-            found[seq] = from_row((seq, *row[1:]), blob)
+            found[seq] = from_row((seq, *row[1:]), lean[0])
         except BadRow as error:
             lost.append(Lost(seq, seq, str(error)))
         except UNREADABLE as error:
             lost.append(Lost(seq, seq, _reason(error)))
     for row in scan(db, queries[1], base, base + stop - 1, unread):
-        first, last = row[0] & SEQ_MASK, row[1]
-        if type(last) is int and last < start:
+        first, last = row[0] & SEQ_MASK, row[1] if type(row[1]) is int else row[0] & SEQ_MASK
+        if last < start:
             continue
         try:
-            for event in from_chunks((first, *row[1:]), payload_of):
-                found.setdefault(event.seq, event)
+            for event in from_chunks((first, *row[1:]), lean[1]):
+                if start <= event.seq < stop:
+                    found.setdefault(event.seq, event)
         except BadRow as error:
-            lost.append(Lost(first, last if type(last) is int else first, str(error)))
+            lost.append(Lost(first, last, str(error)))
         except UNREADABLE as error:
             lost.append(Lost(first, last, _reason(error)))
     lost += [Lost(one.first & SEQ_MASK, one.last & SEQ_MASK, one.reason) for one in unread]
-    events = [found[seq] for seq in sorted(found) if start <= seq < stop]
-    return events, lost
 
 
 def holes(
