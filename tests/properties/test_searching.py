@@ -73,7 +73,9 @@ def test_every_store_finds_what_is_there(
     """Each word is found in the messages that hold it, in each part that is asked for."""
     name = f"s{next(_number)}"
     child = Session.from_events(session.header.__class__(name, 0), session.events)
-    spoken = sorted({term for e in child.events if e.message for term in terms(e.message.text)})
+    messages = [event.message for event in child.events if event.message is not None]
+    wordings = [text for m in messages for text in (*said_in(m), *workings_of(m))]
+    spoken = sorted({term for text in wordings for term in terms(text)})
     words = [*texts, *(data.draw(st.sampled_from(spoken)) for _ in range(min(len(spoken), 3)))]
 
     async def search() -> None:

@@ -147,7 +147,7 @@ def ask(
     query = expression(wanted)
     found: list[tuple[int, float]] = []
     for first, last in [_ALL] if parts is None else [part.ids for part in parts]:
-        many = db.execute(_FIRST_RANKED, (query, first, last, max(RANKED, most))).fetchone()
+        many = db.execute(_FIRST_RANKED, (query, first, last, max(RANKED, most) - 1)).fetchone()
         start = first if many is None else many[0]
         found += db.execute(_ASK, (query, start, last, most)).fetchall()
     return sorted(found, key=lambda hit: (-hit[1], -(hit[0] & SEQ_MASK)))[:most]

@@ -98,8 +98,13 @@ class Searching:
                     fulltext.make(db)
                 return self._step(db, db, _lacking(db, [fulltext.upto(db)], only))
         except _BROKEN:
-            self._broken = True
+            self._give_up()
             return True
+
+    def _give_up(self) -> None:
+        """Use the file's index no more, unless it can be made anew."""
+        self._broken = True
+        self._whole.clear()
 
     def _known(self, db: Connection) -> list[dict[int, int]]:
         """How far the sessions are indexed, in each index that can be used."""
@@ -156,7 +161,7 @@ class Searching:
             except _BROKEN:
                 if not indexes or indexes[0] is not db:
                     raise
-                self._broken = True
+                self._give_up()
                 return None
 
 
