@@ -144,6 +144,18 @@ async def test_a_read_only_file_opens(anyio_backend_name: str) -> None:
         assert sorted(modes(folder)) == [FILE, f"{FILE}-owners"]
 
 
+async def test_space_that_was_freed_is_given_back(tmp_path: Path) -> None:
+    """A file of which most was deleted gets shorter with each session that is given back."""
+    await write(tmp_path, "a", [event(0, os.urandom(12_000_000).hex())])
+    with connected(tmp_path) as db:
+        db.execute("DELETE FROM blobs")
+    before = (tmp_path / FILE).stat().st_size
+    for _ in range(2):
+        async with opened(tmp_path) as store:
+            await store.release(await store.claim("a", FIRST))
+    assert 0 < (tmp_path / FILE).stat().st_size < before // 2
+
+
 # -- versions ----------------------------------------------------------------------------------
 
 

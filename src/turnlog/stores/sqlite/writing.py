@@ -54,6 +54,7 @@ _ADD_CHUNKS = "INSERT INTO chunks (id, last, message, data, sum) VALUES (? | ?, 
 _ADD_BLOB = "INSERT INTO blobs (hash, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _KEEP_RECORD = "INSERT OR REPLACE INTO records (session, seq, data) VALUES (?, ?, ?)"
 _GUILTY = (apsw.ConstraintError, apsw.CorruptError, apsw.MismatchError, apsw.TooBigError)
+_SPARE = 1000  # free pages that a file may keep, to be used again
 _OVERHEAD = 40  # bytes of a row besides its payload, roughly
 
 
@@ -160,6 +161,7 @@ class Writing:
         if tenure in self._tenures:
             with self._database.writing() as db:
                 give_back(db, tenure.no, tenure.token)
+                _give_space_back(db)
             self._tenures.discard(tenure)
 
     def release_all(self) -> None:
@@ -301,6 +303,12 @@ class Writing:
         return [(e.seq, e.raw) for e in stored] == [(e.seq, e.raw) for e in batch.events] and all(
             mine == theirs for mine, theirs in zip(batch.events, stored, strict=True)
         )
+
+
+def _give_space_back(db: Connection) -> None:
+    """Shorten the file if many of its pages hold nothing; a part of them each time."""
+    if int(db.pragma("freelist_count")) > _SPARE:
+        db.execute(f"PRAGMA incremental_vacuum({_SPARE})").fetchall()
 
 
 def _check_seqs(batch: Batch) -> None:
