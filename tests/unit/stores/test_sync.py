@@ -329,16 +329,6 @@ async def test_it_works_inside_a_running_event_loop(url: str) -> None:
         assert texts(await again.read("a")) == ["hi"]
 
 
-async def test_an_append_never_waits_for_the_event_loop(url: str) -> None:
-    """A thread appends while the loop is busy: it holds a lock that the loop may wait for."""
-    async with turnlog.open_store(url) as store, store.session("a") as session:
-        thread = threading.Thread(target=session.add_user, args=("hi",))
-        thread.start()
-        thread.join()  # this blocks the loop
-        await session.flush()
-        assert texts(await store.read("a")) == ["hi"]
-
-
 FORKED = """
 import os, sys
 from turnlog import errors, sync
