@@ -37,6 +37,8 @@ def terms(text: str) -> list[str]:
     In an unspaced script, each character with its neighbour, and the last of a run alone: a lone
     character that is asked for is the beginning of one of these.
     """
+    if text.isascii():
+        return _ascii_words.findall(text.lower())
     found: list[str] = []
     for run in _runs(text):
         if is_unspaced(run):
