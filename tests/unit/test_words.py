@@ -13,7 +13,7 @@ from turnlog.words import asked, fold, is_unspaced, terms
     ("text", "expected"),
     [
         ("Hello, WORLD user_id x1", ["hello", "world", "user", "id", "x1"]),
-        ("Straße café ＦＵＬＬ ﬁne", ["strasse", "cafe", "full", "fine"]),
+        ("Straße café \uff26\uff35\uff2c\uff2c \ufb01ne", ["strasse", "cafe", "full", "fine"]),
         ("soft\u00adly jo\u200dined", ["softly", "joined"]),
         ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
         ("ABC猫です", ["abc", "猫で", "です", "す"]),
