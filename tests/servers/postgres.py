@@ -94,9 +94,7 @@ class Server:
             self._watcher.stdin.close()
         self._watcher.wait(30)
 
-    def url(
-        self, schema: str = "public", *, user: str = USER, database: str = "postgres"
-    ) -> str:
+    def url(self, schema: str = "public", *, user: str = USER, database: str = "postgres") -> str:
         """The URL of a store in a schema, over the socket, where no password is asked for."""
         where = f"host={self.folder}&port={self.port}&search_path={schema}"
         return f"postgresql://{user}@/{database}?{where}"

@@ -1,2 +1,5 @@
 """The PostgreSQL store, on asyncpg; the extra `postgres`."""
 
+from turnlog.stores.postgres.store import open_postgres
+
+__all__ = ["open_postgres"]

@@ -23,9 +23,7 @@ _AT_ONCE = 300  # keys: a notification has less than 8,000 bytes
 class PostgresBell:
     """A connection that listens."""
 
-    def __init__(
-        self, raw: Any, channel: str, heard: Callable[[Sequence[bytes]], None]
-    ) -> None:
+    def __init__(self, raw: Any, channel: str, heard: Callable[[Sequence[bytes]], None]) -> None:
         self._raw = raw
         self._channel = channel
         self._heard = heard

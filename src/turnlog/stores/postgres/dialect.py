@@ -47,7 +47,9 @@ class PostgresDialect:
         """One parameter, whatever the number of values: the statement is prepared once."""
         return f"{column} = ANY(?::{TYPES[kind]}[])", (list(values),)
 
-    def renew(self, keys: Sequence[bytes], holder: bytes, lease: int) -> tuple[str, tuple[Any, ...]]:
+    def renew(
+        self, keys: Sequence[bytes], holder: bytes, lease: int
+    ) -> tuple[str, tuple[Any, ...]]:
         """Prolong leases; what is locked is being committed to, which prolongs it, too."""
         statement = f"""
             UPDATE sessions SET lease_until = {self.now} + ? WHERE session IN (

@@ -82,7 +82,9 @@ class Dialect(Protocol):
         """The condition that a column has one of the values, at least one; and what to bind."""
         ...
 
-    def renew(self, keys: Sequence[bytes], holder: bytes, lease: int) -> tuple[str, tuple[Any, ...]]:
+    def renew(
+        self, keys: Sequence[bytes], holder: bytes, lease: int
+    ) -> tuple[str, tuple[Any, ...]]:
         """Prolong leases, with what to bind: `sessions.lease_until` is `lease` µs from now.
 
         Only of the sessions with these keys whose `holder` is that; rows are locked in the order

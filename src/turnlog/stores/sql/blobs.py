@@ -80,6 +80,17 @@ def unpack_long(stored: bytes, blob: Callable[[bytes], bytes], decompress: Coder
     return b"".join(parts)
 
 
+def hashes_in(stored: bytes | None) -> list[bytes]:
+    """The blobs that reading stored bytes will ask for; none where they are not what was written."""
+    if stored is None or not stored.startswith(CUT):
+        return []
+    try:
+        cuts, _ = _decode(memoryview(stored)[1:])
+    except msgspec.DecodeError:
+        return []
+    return [key for _, key in cuts]
+
+
 def _stretch(key: bytes, blob: Callable[[bytes], bytes], decompress: Coder) -> bytes:
     try:
         stored = blob(key)

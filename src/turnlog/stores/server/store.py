@@ -1,0 +1,285 @@
+"""The store on a database server, whichever it is: all that differs is in its driver.
+
+See the modules beside this one: `schema` for the tables, `leases`, `writing` and `changes` for
+writing, `reading` and `decoding`, `listing` and `inbox`, `tailing` for waiting.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+import sniffio
+
+from turnlog import _ambient
+from turnlog.errors import ForkedProcess, NoSuchSession, StoreClosed, StoreError
+from turnlog.stores.server.driver import Fault
+from turnlog.stores.server.failures import translated
+from turnlog.stores.server.inbox import Inbox
+from turnlog.stores.server.leases import LEASE, Leases
+from turnlog.stores.server.listing import Listing
+from turnlog.stores.server.pool import Pool
+from turnlog.stores.server.reading import Reader
+from turnlog.stores.server.schema import key_of, may_not_migrate, migrate
+from turnlog.stores.server.tailing import Tailing
+from turnlog.stores.server.writing import Tenure, Writing
+from turnlog.stores.sql.heads import read_header, stored_id
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from turnlog.commands import Command
+    from turnlog.errors import StoreError as AnyStoreError
+    from turnlog.events import AnyEvent, SessionHeader
+    from turnlog.stores.port import (
+        Batch,
+        Claim,
+        Durability,
+        Owner,
+        Queued,
+        Record,
+        SessionInfo,
+        Stored,
+    )
+    from turnlog.stores.server.driver import Connection, Driver
+
+T = TypeVar("T")
+
+_READERS = 4
+_WRITERS = 2  # one commits, while the other renews leases or posts
+_PATIENCE_AT_OPENING = 2.0  # seconds: who typed a wrong name is to be told soon
+
+
+class _Open:
+    """What a store has while it is open."""
+
+    def __init__(self, driver: Driver, lease: float) -> None:
+        url, dialect = driver.url, driver.dialect
+        self.pid = _ambient.process_id()
+        self.readers = Pool(driver, _READERS)
+        self.writers = Pool(driver, _WRITERS)
+        self.tenures: set[Tenure] = set()
+        self.reader = Reader(dialect, url)
+        self.leases = Leases(
+            self.writers, dialect, lambda: sorted({one.key for one in self.tenures}), lease
+        )
+        self.writing = Writing(self.writers, dialect, self.reader, self.leases, self.tenures, url)
+        self.listing = Listing(self.readers, self.reader, url)
+        self.inbox = Inbox(self.writers, dialect, self.reader)
+        self.tailing = Tailing(driver, self.readers)
+
+
+class ServerStore:
+    """Sessions on a database server.
+
+    Args:
+        driver: connects to it.
+        durability: see `Durability`; the driver must keep it.
+        lease: seconds after which a session is free whose owner says nothing.
+    """
+
+    def __init__(
+        self, driver: Driver, *, durability: Durability = "turn", lease: float = LEASE
+    ) -> None:
+        self.url = driver.url
+        self.durability: Durability = durability
+        self._driver = driver
+        self._lease = lease
+        self._open: _Open | None = None
+
+    # -- opening and closing -------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect; makes the tables unless they are there."""
+        if self._open is not None:
+            return
+        if sniffio.current_async_library() != "asyncio":
+            msg = f"{self.url}: {self._driver.dialect.name} needs an event loop of asyncio's"
+            raise StoreError(msg)
+        pool = Pool(self._driver, 1, _PATIENCE_AT_OPENING)
+
+        async def work() -> None:
+            async with pool.connection() as db:
+                await migrate(db, self._driver.dialect, self.url)
+
+        try:
+            with translated(self.url):
+                try:
+                    await pool.patiently(work)
+                except Fault as fault:
+                    raise may_not_migrate(fault, self.url) or fault from fault
+        finally:
+            with anyio.CancelScope(shield=True):
+                await pool.close()
+        self._open = _Open(self._driver, self._lease)
+        self._open.leases.start()
+
+    async def close(self) -> None:
+        """Give back what was claimed, and disconnect."""
+        opened, self._open = self._open, None
+        if opened is None:
+            return
+        if opened.pid != _ambient.process_id():
+            return  # a child made by fork(): the connections are its parent's
+        with anyio.CancelScope(shield=True):
+            await opened.leases.stop()
+            with suppress(Fault):  # where nobody is there to be told, the leases run out
+                await opened.writing.release_all()
+            await opened.tailing.close()
+            await opened.writers.close()
+            await opened.readers.close()
+
+    async def abandon(self) -> None:
+        """Let go of the server as a process that dies would: nothing is given back."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.writers.abort()
+            opened.readers.abort()
+            await opened.leases.stop()
+            await opened.tailing.abort()
+
+    def _opened(self) -> _Open:
+        if self._open is None:
+            msg = f"the store {self.url} is closed"
+            raise StoreClosed(msg)
+        if self._open.pid != _ambient.process_id():
+            msg = f"the store {self.url} was opened by process {self._open.pid}: open it anew"
+            raise ForkedProcess(msg)
+        return self._open
+
+    async def _read(self, call: Callable[[Connection, Reader], Awaitable[T]]) -> T:
+        """Call it with a connection for reading."""
+        opened = self._opened()
+
+        async def work() -> T:
+            async with opened.readers.connection() as db:
+                return await call(db, opened.reader)
+
+        with translated(self.url):
+            return await opened.readers.patiently(work)
+
+    async def _shielded(self, doing: Awaitable[T]) -> T:
+        """Do it to its end; who was cancelled meanwhile is so afterwards."""
+        done: list[T] = []
+        with anyio.CancelScope(shield=True), translated(self.url):
+            done.append(await doing)
+        return done[0]
+
+    # -- sessions ------------------------------------------------------------------------------
+
+    async def create(self, header: SessionHeader) -> None:
+        """Add an empty session, durably."""
+        await self._shielded(self._opened().writing.create(header))
+
+    async def fork(self, header: SessionHeader, parent_id: str, boundary: int) -> bool:
+        """Add a session that shares its first events with another, by reference."""
+        await self._shielded(self._opened().writing.create(header, parent_id, boundary))
+        return True
+
+    async def exists(self, session_id: str) -> bool:
+        """Whether there is a session with that id."""
+        try:
+            await self._read(lambda db, reader: reader.head(db, session_id))
+        except NoSuchSession:
+            return False
+        return True
+
+    async def header(self, session_id: str) -> SessionHeader:
+        """What was written before the first event."""
+        head = await self._read(lambda db, reader: reader.head(db, session_id))
+        return read_header(head.header, head.sum)
+
+    async def info(self, session_id: str) -> SessionInfo:
+        """One session's line."""
+        with translated(self.url):
+            return await self._opened().listing.info(session_id)
+
+    async def sessions(self) -> AsyncIterator[SessionInfo]:
+        """All sessions, the last active first; a page at a time."""
+        with translated(self.url):
+            remade = await self._opened().listing.refresh()
+        after = None
+        while True:
+            with translated(self.url):
+                infos, after = await self._opened().listing.page(after, remade)
+            for info in infos:
+                yield info
+            if after is None:
+                return
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def claim(self, session_id: str, owner: Owner, *, steal: bool = False) -> Claim:
+        """Become the one writer; the handle is a `Tenure`."""
+        return await self._shielded(self._opened().writing.claim(session_id, owner, steal=steal))
+
+    async def release(self, claim: Claim) -> None:
+        """Give it back."""
+        if self._open is not None:
+            await self._shielded(self._opened().writing.release(claim))
+
+    async def reseed(self, claim: Claim, header: SessionHeader) -> None:
+        """Exchange the header."""
+        await self._shielded(self._opened().writing.reseed(claim, header))
+
+    async def commit(self, batches: Sequence[Batch]) -> list[AnyStoreError | None]:
+        """Store all batches in one transaction."""
+        opened = self._opened()
+        results = await self._shielded(opened.writing.commit(batches))
+        for batch, error in zip(batches, results, strict=True):
+            if error is None and batch.events:
+                opened.tailing.grown(batch.claim.handle.key, batch.next_seq)
+        return results
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def load(self, session_id: str) -> Stored:
+        """The whole session."""
+        return await self._read(lambda db, reader: reader.load(db, session_id))
+
+    async def next_seq(self, session_id: str) -> int:
+        """The seq that the next event will have."""
+        head = await self._read(lambda db, reader: reader.head(db, session_id))
+        return head.next_seq
+
+    async def read(
+        self, session_id: str, start: int, stop: int | None = None, *, chunks: bool = True
+    ) -> list[AnyEvent]:
+        """The events with `start <= seq < stop`."""
+        return await self._read(
+            lambda db, reader: reader.read(db, session_id, start, stop, chunks=chunks)
+        )
+
+    async def read_seqs(self, session_id: str, seqs: Sequence[int]) -> list[AnyEvent]:
+        """The events with these seqs."""
+        return await self._read(lambda db, reader: reader.read_seqs(db, session_id, seqs))
+
+    async def record(self, session_id: str) -> Record | None:
+        """The last opening record."""
+        return await self._read(lambda db, reader: reader.record(db, session_id))
+
+    async def wait(self, session_id: str, after: int, timeout: float) -> bool | None:  # noqa: ASYNC109 - the port's
+        """Return when there is more: at once for what is written here, soon for the rest."""
+        key = key_of(stored_id(session_id))
+        return await self._opened().tailing.wait(key, after, timeout)
+
+    # -- the inbox -----------------------------------------------------------------------------
+
+    async def post(self, session_id: str, command: Command) -> bool:
+        """Queue a command durably; False when its id was posted before."""
+        return await self._shielded(self._opened().inbox.post(session_id, command))
+
+    async def inbox(self, session_id: str) -> list[Queued]:
+        """The commands that wait."""
+        with translated(self.url):
+            return await self._opened().inbox.waiting(session_id)
+
+    async def accept(self, claim: Claim, positions: Sequence[int]) -> None:
+        """Take commands out of the inbox."""
+        await self._shielded(self._opened().inbox.accept(claim.handle.key, positions))
+
+    async def pending(self) -> list[str]:
+        """Sessions whose inbox holds a prompt, the longest waiting first."""
+        with translated(self.url):
+            return await self._opened().inbox.pending()
