@@ -10,7 +10,7 @@ import os
 import secrets
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import apsw
@@ -109,12 +109,15 @@ class Database:
         deadline = time.monotonic() + self._patience
         while True:  # SQLite does not wait by itself for who else switches to WAL
             try:
-                db.pragma("journal_mode", "wal")
+                mode = db.pragma("journal_mode", "wal")
                 break
             except (apsw.BusyError, apsw.LockedError):
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_POLL)
+        if mode != "wal":
+            msg = f"{self.url}: its file system cannot share memory: choose a local folder"
+            raise StoreError(msg)
         db.pragma("synchronous", "off" if self._durability == "none" else "full")
         db.pragma("wal_autocheckpoint", _CHECKPOINT)
         db.pragma("journal_size_limit", _WAL_LIMIT)
@@ -158,10 +161,11 @@ class Database:
 
     def close(self) -> None:
         """Close all connections. Idempotent."""
-        with self._guard:
+        forked = _ambient.process_id() != self._pid  # its copy of a lock may be held by nobody
+        with nullcontext() if forked else self._writing, nullcontext() if forked else self._guard:
             found = [*self._idle, *filter(None, (self._watcher, self._writer))]
             self._idle, self._watcher, self._writer, self._open = [], None, None, False
-        if _ambient.process_id() != self._pid:
+        if forked:
             _left_to_parent.extend(found)
             return
         for db in found:  # the writer last: who closes last moves the WAL into the file
