@@ -120,6 +120,7 @@ class Pool:
         for db in idle:
             await db.close()
         self.abort()
+        await asyncio.sleep(0)  # the loop closes what was cut
 
     def abort(self) -> None:
         """Cut all connections, also those in use."""

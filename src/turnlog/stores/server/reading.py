@@ -91,6 +91,10 @@ class Reader:
         self._lineage[head.key] = (head.parent, head.boundary)
         return head
 
+    def knows(self, key: bytes) -> bool:
+        """Whether a session with that key was read here before."""
+        return key in self._lineage
+
     # -- events --------------------------------------------------------------------------------
 
     async def load(self, db: Connection, session_id: str) -> Stored:

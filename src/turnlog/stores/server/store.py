@@ -6,6 +6,7 @@ writing, `reading` and `decoding`, `listing` and `inbox`, `tailing` for waiting.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -138,6 +139,7 @@ class ServerStore:
             opened.readers.abort()
             await opened.leases.stop()
             await opened.tailing.abort()
+            await asyncio.sleep(0)  # the loop closes what was cut
 
     def _opened(self) -> _Open:
         if self._open is None:
@@ -262,6 +264,8 @@ class ServerStore:
     async def wait(self, session_id: str, after: int, timeout: float) -> bool | None:  # noqa: ASYNC109 - the port's
         """Return when there is more: at once for what is written here, soon for the rest."""
         key = key_of(stored_id(session_id))
+        if not self._opened().reader.knows(key):
+            await self._read(lambda db, reader: reader.head(db, session_id))
         return await self._opened().tailing.wait(key, after, timeout)
 
     # -- the inbox -----------------------------------------------------------------------------
