@@ -99,7 +99,8 @@ class StoredSession(Session):
         """
         self._check_process()
         if self._writer is not None and self._outbox is not None:
-            self._outbox.record = self.due_record(RECORD_EVERY) or self._outbox.record
+            if self._outbox.pending:  # a record goes with what is stored
+                self._outbox.record = self.due_record(RECORD_EVERY) or self._outbox.record
             await self._writer.flush(self._outbox)
 
     def due_record(self, every: int) -> Record | None:
