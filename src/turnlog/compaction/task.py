@@ -104,8 +104,10 @@ class Task:
     @cached_property
     def window(self) -> Window:
         """What the next request may take."""
+        return self._of(*window_of(self.session, self._window))
+
+    def _of(self, tokens: int, is_default: bool) -> Window:  # noqa: FBT001 - as `window_of` has it
         policy = self._policy
-        tokens, is_default = window_of(self.session, self._window)
         output = policy.output
         if output is None and self.header is not None:
             output = self.header.config.max_tokens
@@ -123,7 +125,8 @@ class Task:
         """Whether the request could be too large; before that nobody need know the window."""
         if self._window is not None or self.meter.window is not None:
             return True
-        return self.gauge().tokens > DEFAULT_WINDOW // 2
+        gauge, assumed = self.gauge(), self._of(DEFAULT_WINDOW, is_default=True)
+        return gauge.tokens * 2 > assumed.limit or bool(assumed.over(gauge))
 
     def gauge(self) -> Gauge:
         """How large the next request is, now."""
