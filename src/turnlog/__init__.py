@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from turnlog.agent import TurnResult as TurnResult
     from turnlog.agent import ask_on_terminal as ask_on_terminal
     from turnlog.agent import tool as tool
+    from turnlog.compaction.engine import BasicCompactionEngine as BasicCompactionEngine
     from turnlog.models import open_model as open_model
     from turnlog.stores import open_store as open_store
     from turnlog.stores.port import SessionInfo as SessionInfo
@@ -44,6 +45,7 @@ __version__ = "0.1.0"
 
 #: Names that are loaded when they are first used, and from where.
 _LAZY = {
+    "BasicCompactionEngine": "turnlog.compaction.engine",
     "ReactLoopAgent": "turnlog.agent",
     "SessionInfo": "turnlog.stores.port",
     "Tool": "turnlog.agent",
@@ -59,6 +61,7 @@ _LAZY = {
 __all__ = [
     "AdmissionError",
     "Approve",
+    "BasicCompactionEngine",
     "Cancel",
     "Command",
     "Compact",
