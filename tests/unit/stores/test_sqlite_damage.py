@@ -14,8 +14,9 @@ from tests.unit.stores.sqlite_files import FILE, connected, lost, opened, page_o
 from turnlog.errors import InvalidHeader, StoreError, UnsupportedVersion
 from turnlog.events import AnyEvent
 from turnlog.stores.loading import build_log
+from turnlog.stores.sql.holes import Lost, holes
 from turnlog.stores.sqlite import SqliteStore
-from turnlog.stores.sqlite.salvage import Lost, holes, scan
+from turnlog.stores.sqlite.salvage import scan
 from turnlog.stores.sqlite.schema import SEQ_BITS
 from turnlog.testing.conformance.samples import (
     answer,

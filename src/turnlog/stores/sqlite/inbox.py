@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from turnlog.commands import Prompt, decode_command, encode_command
 from turnlog.stores.port import Queued
-from turnlog.stores.sqlite.reading import stored_id
+from turnlog.stores.sql.heads import read_id, stored_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,4 +54,4 @@ def accept(db: Connection, no: int, positions: Sequence[int]) -> None:
 def pending(db: Connection) -> list[str]:
     """The sessions whose inbox holds a prompt, the longest waiting first."""
     rows = db.execute(_PENDING).fetchall()
-    return [raw.decode("utf-8", "surrogatepass") for (raw,) in rows]
+    return [read_id(raw) for (raw,) in rows]

@@ -17,7 +17,8 @@ from turnlog.log import SessionLog
 from turnlog.stores.info import InfoFold
 from turnlog.stores.loading import unfinished
 from turnlog.stores.port import SessionInfo
-from turnlog.stores.sqlite.reading import Reader, read_header, stored_id, unknown
+from turnlog.stores.sql.heads import line_of, read_header, read_id, stored_id, unknown, unreadable
+from turnlog.stores.sqlite.reading import Reader
 from turnlog.stores.sqlite.salvage import UNREADABLE, scan
 from turnlog.stores.sqlite.schema import MAX_SESSIONS
 
@@ -61,6 +62,11 @@ class Row(NamedTuple):
     bytes: int
     stale: int
     info: bytes | None
+
+    @property
+    def line(self) -> SessionInfo:
+        """What the row itself says."""
+        return line_of(self.id, (self.header, self.sum), self.last_activity, self.bytes, self.info)
 
 
 class Place(NamedTuple):
@@ -113,7 +119,7 @@ class Listing:
             except UNREADABLE:
                 rows, more = _salvaged(db, after), False
         place = Place(rows[-1].last_activity, rows[-1].id) if more else None
-        return [remade.get(row.id) or _line(row) for row in rows], place
+        return [remade.get(row.id) or row.line for row in rows], place
 
     def info(self, session_id: str) -> SessionInfo:
         """One session's line.
@@ -126,17 +132,17 @@ class Listing:
         if row is None:
             raise unknown(session_id, self._database.url)
         found = Row(*row)
-        return self._remade(found)[0] if found.stale else _line(found)
+        return self._remade(found)[0] if found.stale else found.line
 
     def _remade(self, row: Row) -> tuple[SessionInfo, bool]:
         """The line of a session whose log has to be read; and whether it was kept."""
-        session_id = row.id.decode("utf-8", "surrogatepass")
+        session_id = read_id(row.id)
         try:
             with self._database.reading() as db:
                 known = _followed(db, self._reader, session_id, row)
                 fold = known or InfoFold.of(*self._whole(db, session_id))
         except TurnlogError as error:
-            return _unreadable(row, error), False
+            return unreadable(row.id, row.last_activity, row.bytes, error), False
         fold.next_seq = row.next_seq
         state = fold.state()
         kept = False
@@ -200,22 +206,3 @@ def _salvaged(db: Connection, after: Place | None) -> list[Row]:
 
 def _place(row: Row) -> tuple[int, bytes]:
     return -row.last_activity, row.id
-
-
-def _line(row: Row) -> SessionInfo:
-    """What the row itself says."""
-    try:
-        state: Any = None if row.info is None else jsontext.decode(row.info)
-        return InfoFold(read_header(row.header, row.sum), state).info(size=row.bytes)
-    except (TurnlogError, ValueError) as error:
-        return _unreadable(row, error)
-
-
-def _unreadable(row: Row, error: Exception) -> SessionInfo:
-    return SessionInfo(
-        id=row.id.decode("utf-8", "surrogatepass"),
-        last_activity=row.last_activity,
-        bytes=row.bytes,
-        health="unreadable",
-        problem=str(error),
-    )

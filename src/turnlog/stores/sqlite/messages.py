@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from turnlog.errors import InvalidHeader, UnsupportedVersion
+from turnlog.stores.sql.heads import read_header, read_id
 from turnlog.stores.sql.packing import BadRow
 from turnlog.stores.sql.rows import from_row, from_rows
-from turnlog.stores.sqlite.reading import Rows, read_header
+from turnlog.stores.sqlite.reading import Rows
 from turnlog.stores.sqlite.salvage import UNREADABLE
 from turnlog.stores.sqlite.schema import SEQ_BITS, SEQ_MASK
 from turnlog.upcasts import reread
@@ -51,7 +52,7 @@ class Messages:
             header = read_header(row[1], row[2])
         except (InvalidHeader, UnsupportedVersion, *UNREADABLE):
             return None
-        return cls(reader, no, row[0].decode("utf-8", "surrogatepass"), header)
+        return cls(reader, no, read_id(row[0]), header)
 
     def next(self, db: Connection, part: Part, most: int) -> tuple[list[AnyEvent], int]:
         """The first messages of a part, at most so many, and the seq from where to go on."""

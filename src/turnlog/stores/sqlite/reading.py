@@ -6,17 +6,15 @@ from __future__ import annotations
 from itertools import groupby
 from operator import attrgetter, lt
 from typing import TYPE_CHECKING, NamedTuple
-from zlib import crc32
 
-from turnlog import jsontext
-from turnlog.errors import InvalidHeader, NoSuchSession
-from turnlog.events import SessionHeader
 from turnlog.stores.port import Record, Stored
 from turnlog.stores.sql.chunks import CHUNK, from_chunks
+from turnlog.stores.sql.heads import read_header, stored_id, unknown
+from turnlog.stores.sql.holes import Lost, holes
 from turnlog.stores.sql.packing import BadRow
 from turnlog.stores.sql.rows import from_row, from_rows
 from turnlog.stores.sqlite.driver import integers
-from turnlog.stores.sqlite.salvage import UNREADABLE, Lost, holes, salvage, scan
+from turnlog.stores.sqlite.salvage import UNREADABLE, salvage, scan
 from turnlog.stores.sqlite.schema import MAX_SESSIONS, SEQ_BITS, SEQ_MASK
 
 if TYPE_CHECKING:
@@ -49,31 +47,6 @@ _ANY = """
 _PROBES = 4096  # more ids than a page has rows
 _SESSION = "SELECT no, header, sum, next_seq FROM sessions WHERE id = ?"
 _seq = attrgetter("seq")
-
-
-def stored_id(session_id: str) -> bytes:
-    """A session's id as it is stored: any two differ."""
-    return session_id.encode("utf-8", "surrogatepass")
-
-
-def unknown(session_id: str, url: str) -> NoSuchSession:
-    """The refusal of an id that nobody created."""
-    return NoSuchSession(f"no session {session_id!r} in {url}")
-
-
-def read_header(raw: bytes, total: int) -> SessionHeader:
-    """The header as it is stored.
-
-    Raises:
-        InvalidHeader, UnsupportedVersion: it cannot be read.
-    """
-    try:
-        if crc32(raw) != total:
-            raise InvalidHeader("session header: its sum is wrong")
-        wire = jsontext.decode(raw)
-    except (ValueError, TypeError) as error:
-        raise InvalidHeader("session header: not what was written") from error
-    return SessionHeader.from_dict(wire)
 
 
 class Head(NamedTuple):

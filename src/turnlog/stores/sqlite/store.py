@@ -16,12 +16,13 @@ import anyio
 from anyio import to_thread
 
 from turnlog.errors import NoSuchSession, StoreClosed, TurnlogError
+from turnlog.stores.sql.heads import read_header
 from turnlog.stores.sqlite import inbox
 from turnlog.stores.sqlite.connection import PATIENCE, Database
 from turnlog.stores.sqlite.failures import translated
 from turnlog.stores.sqlite.listing import Listing
 from turnlog.stores.sqlite.ownership import Handles
-from turnlog.stores.sqlite.reading import Reader, read_header
+from turnlog.stores.sqlite.reading import Reader
 from turnlog.stores.sqlite.searching import Searching
 from turnlog.stores.sqlite.waiting import Waiting
 from turnlog.stores.sqlite.writing import Writing
