@@ -1,0 +1,1 @@
+"""The MySQL store, also for MariaDB, on asyncmy; the extra `mysql`."""

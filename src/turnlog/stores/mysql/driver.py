@@ -1,0 +1,183 @@
+"""asyncmy as the stores on servers use it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from asyncmy import errors
+from asyncmy.connection import Connection
+
+from turnlog.stores.mysql.dialect import MySqlDialect
+from turnlog.stores.mysql.faults import faults
+from turnlog.stores.mysql.literals import filled, joined, row
+from turnlog.stores.server.driver import Fault, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from turnlog.stores.server.dialect import Table
+
+CONNECT_TIMEOUT = 10.0
+READ_TIMEOUT = 90.0  # the server's own limit should be the first
+
+MODE = (
+    "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
+    "NO_ENGINE_SUBSTITUTION"
+)
+_SETTINGS = (
+    "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
+    # What is in comments is for MariaDB, or for MySQL. An owner that was stopped in the middle of a
+    # commit keeps its rows locked until the server ends its connection.
+    f"SET sql_mode = '{MODE}', time_zone = '+00:00', autocommit = 1, sql_notes = 0, "
+    "innodb_lock_wait_timeout = 10, lock_wait_timeout = 60, wait_timeout = 30 "
+    "/*M!100300 , max_statement_time = 60, idle_transaction_timeout = 10 */ "
+    "/*!80000 , max_execution_time = 60000 */",
+    "SELECT @@sql_mode, @@max_allowed_packet",
+)
+_OVERHEAD = 1024  # bytes of a packet that are not the statement's, and more
+_AT_ONCE = 4 << 20  # bytes of one statement, where there is a choice
+
+
+class MySqlConnection:
+    """One connection of asyncmy's."""
+
+    def __init__(self, raw: Any) -> None:
+        self._raw = raw
+        self._good = True
+        self._room = 1 << 20  # bytes of a statement; the server says what they are
+
+    async def set_up(self) -> None:
+        """Make the session what all of ours are."""
+        ((mode, packet),) = await self._do(self._rows, ";".join(_SETTINGS).encode())
+        if set(MODE.split(",")) != set(str(mode).split(",")):
+            said = f"it does not keep the session's settings: expected sql_mode {MODE}, got {mode}"
+            raise Fault(Trouble.OTHER, said)
+        self._room = packet - _OVERHEAD
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be used."""
+        return self._good and self._raw.connected and not self._raw._stream_broken  # noqa: SLF001
+
+    async def _do(self, call: Callable[[bytes], Any], statement: bytes) -> Any:
+        with faults():
+            try:
+                return await call(statement)
+            except errors.MySQLError as error:
+                # After the server's own errors, which have numbers, it goes on.
+                self._good &= bool(error.args) and isinstance(error.args[0], int)
+                raise
+            except BaseException:
+                self._good = False  # who knows what the server is doing
+                raise
+
+    async def _rows(self, statement: bytes) -> Sequence[Sequence[Any]]:
+        """Run it; the rows of the last query in it."""
+        async with self._raw.cursor() as cursor:
+            await cursor.execute(statement)
+            while await cursor.nextset():
+                pass
+            return await cursor.fetchall()
+
+    async def _count(self, statement: bytes) -> int:
+        async with self._raw.cursor() as cursor:
+            return await cursor.execute(statement)
+
+    def _fitting(self, statement: bytes) -> bytes:
+        """The statement, if the server takes it: it would cut the connection otherwise."""
+        if len(statement) > self._room:
+            said = f"a statement of {len(statement):,} bytes, where its max_allowed_packet is "
+            raise Fault(Trouble.TOO_LARGE, f"{said}{self._room + _OVERHEAD:,}")
+        return statement
+
+    async def fetch(self, query: str, *values: Any) -> Sequence[Sequence[Any]]:
+        """The rows of a query."""
+        return await self._do(self._rows, self._fitting(filled(query, values)))
+
+    async def execute(self, query: str, *values: Any) -> int:
+        """Run a statement; how many rows it changed."""
+        return await self._do(self._count, self._fitting(filled(query, values)))
+
+    async def many(self, query: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement with each of the values, as many at once as fit."""
+        await self._all((filled(query, values) for values in rows), b";", b"")
+
+    async def insert(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
+        """Insert rows, as many at once as fit."""
+        head = f"INSERT INTO {table.name} ({table.names}) VALUES ".encode()  # noqa: S608
+        await self._all(map(row, rows), b",", head)
+
+    async def _all(self, pieces: Iterable[bytes], between: bytes, head: bytes) -> None:
+        for some in joined(pieces, between, min(self._room - len(head), _AT_ONCE)):
+            await self._do(self._rows, self._fitting(head + some))
+
+    async def begin(self) -> None:
+        """Begin a transaction, as isolated as the session says."""
+        await self._do(self._count, b"START TRANSACTION")
+
+    async def commit(self) -> None:
+        """End it."""
+        await self._do(self._count, b"COMMIT")
+
+    async def rollback(self) -> None:
+        """Undo it."""
+        await self._do(self._count, b"ROLLBACK")
+
+    async def close(self) -> None:
+        """Say goodbye, if there still is someone."""
+        if self.alive:
+            try:
+                async with asyncio.timeout(2.0):
+                    await self._raw.ensure_closed()
+            except (errors.Error, OSError, TimeoutError):
+                pass  # it does not matter to us what it cannot say any more
+        self.abort()
+
+    def abort(self) -> None:
+        """Cut it."""
+        self._good = False
+        transport = self._raw._transport  # noqa: SLF001 - its close waits for what was not sent
+        if transport is not None:
+            transport.abort()
+        self._raw.close()
+
+
+class MySqlDriver:
+    """Connects to one database.
+
+    Args:
+        options: as `asyncmy.connection.Connection` takes them.
+        url: for messages.
+    """
+
+    def __init__(self, options: Mapping[str, Any], url: str) -> None:
+        self.dialect = MySqlDialect()
+        self.url = url
+        self._options = options
+
+    async def connect(self) -> MySqlConnection:
+        """A new connection."""
+        raw: Any = Connection(
+            **self._options,
+            charset="utf8mb4",
+            autocommit=None,
+            read_timeout=READ_TIMEOUT,
+            connect_timeout=CONNECT_TIMEOUT,
+            program_name="turnlog",
+        )
+        db = MySqlConnection(raw)
+        try:
+            with faults():
+                async with asyncio.timeout(CONNECT_TIMEOUT):  # to the end of the greeting
+                    await raw.connect()
+            await db.set_up()
+        except BaseException:
+            db.abort()
+            raise
+        return db
+
+    async def bell(self, heard: Callable[[Sequence[bytes]], None]) -> None:
+        """None: MySQL has no such thing."""
+        del heard

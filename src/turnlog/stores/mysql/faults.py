@@ -1,0 +1,73 @@
+"""What asyncmy raises, in our own words."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from asyncmy.errors import Error, InterfaceError, MySQLError
+
+from turnlog.stores.server.driver import Fault, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping
+
+# By the numbers of MySQL and MariaDB; those of 2000 to 2999 are the client's own.
+_NUMBERS: Mapping[Trouble, Iterable[int]] = {
+    Trouble.LOST: (
+        1040,  # too many connections
+        1047,  # a node of a cluster that is not ready
+        1053,  # it is stopping
+        *(1152, 1158, 1159, 1160, 1161, 1184),  # the network
+        1927,  # MariaDB: the connection was killed
+        *(2002, 2003, 2006, 2013, 2055),
+        4031,  # MySQL: idle for too long
+    ),
+    Trouble.BUSY: (
+        1020,  # MariaDB: the row changed meanwhile
+        1205,  # a lock not had in time
+        1213,  # a deadlock
+        *(1317, 1969, 3024),  # a statement that was ended, or not done in time
+        *(1412, 1615),  # a table changed meanwhile
+    ),
+    Trouble.TAKEN: (1062, 1586),
+    Trouble.TOO_LARGE: (1118, 1153, 1197, 1301, 1406, 2020),
+    Trouble.FULL: (1021, 1026, 1037, 1038, 1041, 1114, 1206, 1226, 1637),
+    Trouble.REFUSED: (
+        *(1044, 1045, 1049, 1129, 1130, 1142, 1143, 1227, 1251, 1370, 1410),
+        *(1698, 1820, 1862, 2059, 3118, 3159, 4151),
+    ),
+    Trouble.READ_ONLY: (1036, 1290, 1792, 1836, 1874),
+}
+_BY_NUMBER = {number: kind for kind, numbers in _NUMBERS.items() for number in numbers}
+_ENGINE = 1030  # what the storage engine said, by its own number
+_NO_SPACE = ("error 28 ", "error 122 ", "error 168 ")
+
+
+def trouble_of(number: int | None, said: str) -> Trouble:
+    """What kind of trouble an error is; the number is None where it is the driver's own."""
+    if number == _ENGINE and any(error in said for error in _NO_SPACE):
+        return Trouble.FULL
+    return Trouble.OTHER if number is None else _BY_NUMBER.get(number, Trouble.OTHER)
+
+
+def fault_of(error: Exception) -> Fault:
+    """What an exception of asyncmy's, or of its connection's, says."""
+    if not isinstance(error, MySQLError):
+        return Fault(Trouble.LOST, str(error) or type(error).__name__)
+    number = next((arg for arg in error.args if isinstance(arg, int)), None)
+    said = str(error.args[-1]) if error.args else type(error).__name__
+    if not number:
+        # What came was not the answer to what was sent, or the connection was closed before.
+        broken = isinstance(error, InterfaceError) or "equence" in said
+        return Fault(Trouble.LOST if broken else Trouble.OTHER, said)
+    return Fault(trouble_of(number, said), said, str(number))
+
+
+@contextmanager
+def faults() -> Generator[None]:
+    """Turn what asyncmy raises into a `Fault`."""
+    try:
+        yield
+    except (Error, OSError, EOFError) as error:
+        raise fault_of(error) from error
