@@ -25,14 +25,14 @@ class TestPostgres(StoreConformance, StoreDifferential):
         store = cast("ServerStore", handle)
         await store.abandon()
         schema = store.url.rpartition("search_path=")[2]
-        postgres.server().sql(f"UPDATE {schema}.sessions SET lease_until = 1")
+        statement = f"UPDATE {schema}.sessions SET lease_until = 1"  # noqa: S608 - ours
+        postgres.server().sql(statement)
 
     async def spoil(self, folder: Path, session_id: str) -> None:
         """Overwrite the session's header with noise."""
         key = session_id.encode("utf-8", "surrogatepass").hex()
-        postgres.server().sql(
-            rf"UPDATE {_schema(folder)}.sessions SET header = '\xff00' WHERE id = '\x{key}'"
-        )
+        statement = rf"UPDATE {_schema(folder)}.sessions SET header = '\xff00' WHERE id = '\x{key}'"  # noqa: S608
+        postgres.server().sql(statement)
 
 
 _schemas: dict[Path, str] = {}

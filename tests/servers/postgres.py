@@ -161,7 +161,7 @@ def _started(programs: Path) -> Server:
 
 
 def server() -> Server:
-    """This process's server; a skip, or a failure, where there is no PostgreSQL."""
+    """The server of this process; a skip, or a failure, where there is no PostgreSQL."""
     programs = _programs()
     if programs is None:
         reason = "no PostgreSQL: initdb is neither in /usr/lib/postgresql nor on the PATH"

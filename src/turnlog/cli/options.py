@@ -21,8 +21,8 @@ class Options:
     store: Annotated[
         str | None,
         Parameter(
-            help="Where the sessions are: sqlite:FILE, jsonl:DIR. Else $TURNLOG_STORE, else "
-            "a file of the user's."
+            help="Where the sessions are: sqlite:FILE, jsonl:DIR, postgresql://USER@HOST/DATABASE. "
+            "Else $TURNLOG_STORE, else a file of the user's."
         ),
     ] = None
     json: Annotated[

@@ -3,6 +3,7 @@
 memory:             forgets; `memory:NAME` is shared within the process
 jsonl:DIR           a folder of JSONL files; `jsonl:DIR?compress=zstd` compresses them
 sqlite:FILE         one SQLite file
+postgresql://…      a database of a PostgreSQL server, also postgres://
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import parse_qsl
 
-from turnlog.errors import InvalidStoreUrl
+from turnlog.errors import InvalidStoreUrl, MissingExtra
 from turnlog.stores.port import Durability
+from turnlog.stores.server.urls import shown
 
 if TYPE_CHECKING:
     from turnlog.stores.port import SessionEventStore
@@ -24,12 +26,14 @@ def open_store(url: str, *, durability: Durability = "turn") -> Store:
     """The store at `url`, to be used with `async with`.
 
     Args:
-        url: `memory:`, `memory:NAME`, `jsonl:DIR`, `jsonl:DIR?compress=zstd`, `sqlite:FILE`.
+        url: `memory:`, `memory:NAME`, `jsonl:DIR`, `jsonl:DIR?compress=zstd`, `sqlite:FILE`,
+            `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`.
         durability: "turn" (every 200 ms and at each flush, survives power loss), "event" (at
             once), "none" (survives the process only).
 
     Raises:
         InvalidStoreUrl: no such kind of store; the message lists them.
+        MissingExtra: the store needs a package that is not installed.
     """
     from turnlog.stores.store import Store
 
@@ -40,7 +44,7 @@ def open_store(url: str, *, durability: Durability = "turn") -> Store:
     opener = _OPENERS.get(scheme)
     if not colon or opener is None:
         known = ", ".join(f"{name}:" for name in _OPENERS)
-        msg = f"no store {url!r}: a store URL begins with one of {known}"
+        msg = f"no store {shown(url)!r}: a store URL begins with one of {known}"
         raise InvalidStoreUrl(msg)
     place, _, query = rest.partition("?")
     return Store(opener(url, place, dict(parse_qsl(query)), durability))
@@ -89,6 +93,31 @@ def _sqlite(
     return SqliteStore(Path(place).expanduser(), durability=durability)
 
 
+def _postgres(
+    url: str, place: str, options: dict[str, str], durability: Durability
+) -> SessionEventStore:
+    del options
+    _check_server(url, place)
+    try:
+        from turnlog.stores.postgres import open_postgres
+    except ModuleNotFoundError as error:
+        raise _missing(error, "asyncpg", "postgres") from error
+    return open_postgres(url, durability)
+
+
+def _check_server(url: str, place: str) -> None:
+    if not place.startswith("//"):
+        scheme = url.partition(":")[0]
+        msg = f"{shown(url)}: expected {scheme}://USER@HOST:PORT/DATABASE"
+        raise InvalidStoreUrl(msg)
+
+
+def _missing(error: ModuleNotFoundError, package: str, extra: str) -> Exception:
+    if error.name != package:
+        return error
+    return MissingExtra(f"needs {package}, which is not installed: pip install 'turnlog[{extra}]'")
+
+
 def _no_more(url: str, options: dict[str, str]) -> None:
     if options:
         msg = f"{url}: unknown option {next(iter(options))!r}"
@@ -99,6 +128,8 @@ _OPENERS: dict[str, Callable[[str, str, dict[str, str], Durability], SessionEven
     "memory": _memory,
     "jsonl": _jsonl,
     "sqlite": _sqlite,
+    "postgresql": _postgres,
+    "postgres": _postgres,
 }
 
 __all__ = ["open_store"]

@@ -290,10 +290,11 @@ class SessionEventStore(Protocol):
         """Whether there is a session with that id."""
         ...
 
-    async def wait(self, session_id: str, after: int, timeout: float) -> None:  # noqa: ASYNC109
+    async def wait(self, session_id: str, after: int, timeout: float) -> bool | None:  # noqa: ASYNC109
         """Return when an event with a seq greater than `after` may be stored.
 
-        Returns after `timeout` seconds at the latest, so that none is missed for longer.
+        Returns after `timeout` seconds at the latest, so that none is missed for longer. False says
+        that there is none, for certain: nobody need look.
         """
         ...
 

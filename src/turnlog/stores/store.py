@@ -392,7 +392,8 @@ class Store:
             for event in events:
                 yield reread(header, event) if event.seq < (header.source_length or 0) else event
                 seq = max(seq, event.seq)
-            await self.backend.wait(session_id, seq, TAIL_POLL)
+            while await self.backend.wait(session_id, seq, TAIL_POLL) is False:
+                pass
 
     def inbox(self, session_id: str) -> Inbox:
         """The session's inbox, to which any process may post."""

@@ -35,7 +35,7 @@ class PostgresBell:
             schema = await raw.fetchval("SELECT current_schema()")
             channel = f"turnlog_{sha256(str(schema).encode()).hexdigest()[:16]}"
             bell = cls(raw, channel, heard)
-            await raw.add_listener(channel, bell._hear)  # noqa: SLF001 - its own
+            await raw.add_listener(channel, bell._hear)
             return bell
 
     def _hear(self, _raw: Any, _pid: int, _channel: str, said: str) -> None:

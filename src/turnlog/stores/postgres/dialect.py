@@ -18,9 +18,9 @@ _MIGRATING = 0x746C6F67  # the number of an advisory lock: "tlog"
 class PostgresDialect:
     """The words of PostgreSQL 12 or later, and of what speaks like it."""
 
-    name = "PostgreSQL"
-    now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-    tables = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()"
+    name: str = "PostgreSQL"
+    now: str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+    tables: str = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()"
 
     def create(self, table: Table) -> list[str]:
         """The statement that makes a table unless it is there."""

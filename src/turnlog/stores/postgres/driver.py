@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-import asyncpg
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from turnlog.stores.postgres.bell import PostgresBell
 from turnlog.stores.postgres.dialect import TYPES, PostgresDialect
 from turnlog.stores.postgres.faults import faults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from turnlog.stores.server.dialect import Table
+    from turnlog.stores.server.dialect import Dialect, Table
 
-CONNECT_TIMEOUT = 10.0
-COMMAND_TIMEOUT = 90.0  # the server's own limit should be the first
+CONNECT_TIMEOUT = 10
+COMMAND_TIMEOUT = 90  # the server's own limit should be the first
 _AT_ONCE = 32 << 20  # bytes of the rows of one statement
 
 SETTINGS: Mapping[str, str] = {
@@ -36,6 +36,9 @@ SETTINGS: Mapping[str, str] = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+
+
+_connect = cast("Callable[..., Awaitable[Any]]", asyncpg.connect)  # pyright: ignore[reportUnknownMemberType]
 
 
 @cache
@@ -150,14 +153,14 @@ class PostgresDriver:
     """
 
     def __init__(self, dsn: str, url: str, *, durable: bool = True) -> None:
-        self.dialect = PostgresDialect()
+        self.dialect: Dialect = PostgresDialect()
         self.url = url
         self._dsn = dsn
         self._settings = {**SETTINGS, "synchronous_commit": "on" if durable else "off"}
 
     async def _connect(self, **settings: str) -> Any:
         with faults():
-            return await asyncpg.connect(
+            return await _connect(
                 self._dsn,
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=COMMAND_TIMEOUT,

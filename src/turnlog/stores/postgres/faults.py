@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import asyncpg
+import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 
 from turnlog.stores.server.driver import Fault, Trouble
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
-import sniffio
 
 from turnlog import _ambient
 from turnlog.errors import ForkedProcess, NoSuchSession, StoreClosed, StoreError
@@ -95,9 +94,11 @@ class ServerStore:
         """Connect; makes the tables unless they are there."""
         if self._open is not None:
             return
-        if sniffio.current_async_library() != "asyncio":
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
             msg = f"{self.url}: {self._driver.dialect.name} needs an event loop of asyncio's"
-            raise StoreError(msg)
+            raise StoreError(msg) from None
         pool = Pool(self._driver, 1, _PATIENCE_AT_OPENING)
 
         async def work() -> None:

@@ -81,7 +81,7 @@ def unpack_long(stored: bytes, blob: Callable[[bytes], bytes], decompress: Coder
 
 
 def hashes_in(stored: bytes | None) -> list[bytes]:
-    """The blobs that reading stored bytes will ask for; none where they are not what was written."""
+    """The blobs that reading stored bytes will ask for; none of what was not written so."""
     if stored is None or not stored.startswith(CUT):
         return []
     try:
