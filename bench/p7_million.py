@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -187,6 +188,7 @@ def measure(options: Options) -> Iterator[dict[str, Any]]:
                 draft.unlink(missing_ok=True)
                 anyio.run(make, draft, size, surface)
                 draft.rename(path)
+                shutil.rmtree(draft.with_name(f"{draft.name}-owners"))
                 took = time.perf_counter() - start
                 print(f"made {size:,} events in {took:.0f} s", file=sys.stderr)
         short = folder / "short.db"
