@@ -55,10 +55,17 @@ async def flush(session: Session) -> None:
 
 
 class Spent:
-    """What the requests of one compaction took: how many there were, and each one's usage."""
+    """What the requests of one compaction took.
+
+    Attributes:
+        attempts: how many there were.
+        usages: each one's.
+        shown: tokens of the conversation that the last one showed, by estimate.
+    """
 
     def __init__(self) -> None:
         self.attempts = 0
+        self.shown = 0
         self.usages: list[Usage | None] = []
 
     @property
@@ -98,6 +105,23 @@ class Job(msgspec.Struct, frozen=True):
         return [(seq, message) for seq, message in found if message is not None]
 
 
+class _Told:
+    """How far a range is told already: what failed goes on from there.
+
+    Attributes:
+        at: the position of the first node that no summary has.
+        text: the summary of what comes before it.
+        left_out: nodes before it that no request could show, a line each.
+        asked: whether a model was asked at all.
+    """
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.text = ""
+        self.left_out: list[str] = []
+        self.asked = False
+
+
 class Asking:
     """Asks one model.
 
@@ -129,17 +153,17 @@ class Asking:
             CompactionFailed: no attempt gave one.
             Rejected: `check`'s, when it is not the model that could do better.
         """
-        failed, room = 0, self._room(job)
+        failed, room, done = 0, self._room(job), _Told(job.range.start)
         failure: Failure | None = None
         complaint = ""
         while failed < self._attempts:
             if room < _LEAST_ROOM:
                 raise CompactionFailed(failure or _no_room(job))
             try:
-                return await self._in_parts(job, room, check, complaint)
+                return await self._in_parts(job, room, done, check, complaint)
             except ContextOverflow as error:
                 failure = error.failure
-                room //= _SMALLER
+                room = min(room, job.spent.shown) // _SMALLER
             except Rejected as rejected:
                 failure = Failure(str(rejected), rejected.code)
                 complaint = f"\n\nThe last attempt was of no use: {rejected}."
@@ -167,42 +191,38 @@ class Asking:
         )
 
     async def _in_parts(
-        self, job: Job, room: int, check: Callable[[str], str], complaint: str
+        self, job: Job, room: int, done: _Told, check: Callable[[str], str], complaint: str
     ) -> str:
         """Ask once, or part by part, each with the summary of those before."""
-        whole = (job.range.start, job.range.end)
-        head = sum(job.nodes.tokens(at) for at in range(job.range.start))
-        fits = job.range.tokens + head <= room
-        stretches = [whole] if fits else parts(job.nodes, job.range, room - job.limit)
-        text, left_out, asked = "", list[str](), False
-        for start, end in stretches:
-            last = end == job.range.end
-            if not fits and sum(map(job.nodes.tokens, range(start, end))) > room - job.limit:
-                left_out += [_excerpt(seq, said) for seq, said in job.messages(start, end)]
-                continue
-            said = self._instruction(job, start, end, text, tuple(left_out))
-            first = None if start == job.range.start else job.nodes.seq(start)
-            text = await self._ask(
-                job, first, start, end, said + complaint, check if last else (lambda text: text)
-            )
-            left_out, asked = [], True
-        if not asked:
+        nodes, start, end = job.nodes, done.at, job.range.end
+        left = sum(map(nodes.tokens, range(start, end)))
+        head = sum(map(nodes.tokens, range(job.range.start))) if start == job.range.start else 0
+        fits = left + head <= room
+        rest = Range(start, end, nodes.seqs(start, end), left, job.range.kept)
+        piece = room - min(job.limit, room // 2)  # the summary of what came before is shown too
+        for first, last in [(start, end)] if fits else parts(nodes, rest, piece):
+            shown = sum(map(nodes.tokens, range(first, last)))
+            if not fits and shown > piece:
+                done.left_out += [_excerpt(seq, said) for seq, said in job.messages(first, last)]
+            else:
+                said = self._instruction(job, first, last, done.text, tuple(done.left_out))
+                job.spent.shown = shown + head if first == job.range.start else shown
+                taken = check if last == end else str
+                done.text = await self._ask(job, first, last, said + complaint, taken)
+                done.left_out, done.asked = [], True
+            done.at = last
+        if not done.asked:
             raise CompactionFailed(_no_room(job))
-        if left_out:
-            text = check("\n".join([text, *left_out]))
-        return text
+        if done.left_out:
+            return check("\n".join([done.text, *done.left_out]))
+        return done.text
 
     async def _ask(
-        self,
-        job: Job,
-        first: int | None,
-        start: int,
-        end: int,
-        said: str,
-        check: Callable[[str], str],
+        self, job: Job, start: int, end: int, said: str, check: Callable[[str], str]
     ) -> str:
         """One request: logged, sent, judged, and logged what came of it."""
         session, model, spent = job.session, self._model, job.spent
+        first = None if start == job.range.start else job.nodes.seq(start)
         through = job.nodes.seq(end - 1)
         log_header(session, job.header, model.context_window)
         messages = shown(session, first, through)
