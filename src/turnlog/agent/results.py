@@ -11,6 +11,7 @@ from turnlog.events import (
     AnyEvent,
     AssistantAttempt,
     AssistantMessage,
+    CompactionSummary,
     EndReason,
     TurnEnd,
     TurnStart,
@@ -20,6 +21,7 @@ from turnlog.session import Session
 from turnlog.views.usage import add_usage
 
 SUSPENDED = "suspended"
+_SPENDING = ("assistant/message", "assistant/attempt", "compaction/summary")
 
 
 class TurnResult(msgspec.Struct, frozen=True):
@@ -27,7 +29,8 @@ class TurnResult(msgspec.Struct, frozen=True):
 
     Attributes:
         text: the text of its last answer; partial when it was cut off.
-        usage: all its requests added up, failed ones too; a bucket is None when any was unknown.
+        usage: all its requests added up, those that failed and those of compactions too; a bucket is
+            None when any was unknown.
         turn: its number.
         end_reason: why it ended; `kind` is "suspended" when it waits for approvals.
         first_seq, last_seq: its events.
@@ -78,16 +81,18 @@ def tokens_spent(session: Session) -> int:
 
 
 def _used(session: Session) -> list[Usage | None]:
-    return [
-        event.data.usage
-        for event in _last_turn(session)
-        if isinstance(event.data, (AssistantMessage, AssistantAttempt))
-    ]
+    return [event.data.usage for event in _last_turn(session) if _is_spending(event.data)]
+
+
+def _is_spending(data: object) -> bool:
+    if isinstance(data, CompactionSummary):
+        return data.policy != "structural"  # that asks no model
+    return isinstance(data, (AssistantMessage, AssistantAttempt))
 
 
 def _last_turn(session: Session) -> Iterator[AnyEvent]:
     """The last turn's events that say what became of it, the last one first."""
-    told = ("turn/start", "turn/end", "assistant/message", "assistant/attempt")
+    told = ("turn/start", "turn/end", *_SPENDING)
     for event in reversed(session.events):
         if event.type in told:  # chunks are many, and are not decoded for this
             yield event

@@ -31,7 +31,6 @@ from turnlog.content import Failure, Message
 from turnlog.errors import CompactionBusy, CompactionFailed, ContextOverflow, ModelError
 from turnlog.events import CompactionEnd, CompactionStart, CompactionSummary, Header, ModelConfig
 from turnlog.records import flatten
-from turnlog.repair import is_suspended
 from turnlog.views.loop import loop_fold
 
 if TYPE_CHECKING:
@@ -118,6 +117,8 @@ class BasicCompactionEngine(CompactionEngine):
             return None
         reason: Reason = "switch" if task.is_switch else "threshold"
         pruned = self._prune(session)
+        if not {"media", "bytes"}.isdisjoint(task.window.over(before)):
+            pruned += elide_images(session, task.nodes(), task.closed(), task.holds_media)
         gauge = task.gauge()
         if pruned and not task.window.over(gauge):
             return _pruned(reason, pruned, before, gauge)
@@ -131,7 +132,7 @@ class BasicCompactionEngine(CompactionEngine):
         """As the protocol says."""
         task = self._task(session, ahead)
         self._check_free(task)
-        if task.meter.open_step is not None and not is_suspended(session.header, session.events):
+        if task.is_in_step():
             self._later[session] = instruction
             return None
         return await self._manual(task, instruction)

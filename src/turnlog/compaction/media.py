@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,13 +17,22 @@ if TYPE_CHECKING:
 _TYPES = ("user/message", "context/message", "tool/result")
 
 
-def elide_images(session: Session, nodes: Nodes, end: int) -> tuple[int, ...]:
-    """Replace the images of the nodes before position `end` by notes; returns what was replaced.
+def elide_images(
+    session: Session, nodes: Nodes, end: int, enough: Callable[[], bool] = lambda: False
+) -> tuple[int, ...]:
+    """Replace the images of nodes by notes, oldest first; returns which nodes lost theirs.
 
-    Oldest first. Every image goes: which of them a provider minds, its answer seldom tells.
+    Args:
+        session: whose they are.
+        nodes: its surface.
+        end: the position before which images are looked for.
+        enough: whether the rest may stay. By default none may: which image a provider minds, its
+            answer seldom tells.
     """
     found: list[int] = []
     for seq in nodes.seqs(0, end):
+        if enough():
+            break
         event = session.event_at(seq)
         message = event.message
         if event.type not in _TYPES or message is None:

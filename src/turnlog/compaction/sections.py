@@ -82,15 +82,23 @@ def fit(lines: Sequence[str], characters: int) -> list[str]:
 
 
 def merged(older: Sections | None, newer: Sections, characters: int) -> Sections:
-    """Two summaries as one of about so many characters; what is older goes first."""
-    each = max(characters // len(HEADINGS), 1)
+    """Two summaries as one of about so many characters; what is older goes first.
+
+    What a section does not need of its share is the others'.
+    """
     found: Sections = {}
     for name in HEADINGS:
         before, now = (older or {}).get(name, []), newer.get(name, [])
         if name in (STATE, NEXT) and now:
             before = []  # what was is no longer so
-        share = 2 * each if name == GOALS else each
-        found[name] = fit([*before, *now], share)
+        found[name] = [*before, *now]
+    needs = {name: sum(len(line) + 1 for line in lines) for name, lines in found.items()}
+    parts = {name: 2 if name == GOALS else 1 for name in HEADINGS}
+    for name in sorted(HEADINGS, key=lambda name: needs[name] / parts[name]):
+        share = characters * parts[name] // sum(parts.values())
+        found[name] = fit(found[name], max(share, 1))
+        characters -= min(needs[name], share)
+        del parts[name]
     return found
 
 

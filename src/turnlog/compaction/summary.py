@@ -56,6 +56,8 @@ What comes next.
 
 If the conversation begins with a summary, merge it with what came after: leave out what no longer \
 matters, and do not quote it as a whole."""
+_AGAIN: Final = "The last attempt was of no use: {why}."
+_AGAIN_BRIEF: Final = "Use three short sentences."
 
 
 class Rejected(Exception):
@@ -102,13 +104,24 @@ def instruction(
     return "\n\n".join(asked)
 
 
-def judged(text: str, finish: str | None, calls: int) -> str:
+def complaint(window: int, rejected: Rejected) -> str:
+    """What an instruction adds after an answer that was of no use.
+
+    A small model would take a reason for what it is to say.
+    """
+    if window < SMALL_WINDOW:
+        return f" {_AGAIN_BRIEF}"
+    return f"\n\n{_AGAIN.format(why=rejected)}"
+
+
+def judged(text: str, finish: str | None, calls: int, asked: str = "") -> str:
     """The text of an answer that can be used.
 
     Args:
         text: what the model said.
         finish: why it ended.
         calls: how many tools it called.
+        asked: the instruction, which is no summary of anything.
 
     Raises:
         Rejected: it is none.
@@ -122,6 +135,8 @@ def judged(text: str, finish: str | None, calls: int) -> str:
         raise Rejected("empty", "the model said nothing")
     if is_runaway(plain):
         raise Rejected("runaway", "the model repeats itself")
+    if one_line(plain, len(plain)) in one_line(asked, len(asked)):
+        raise Rejected("echo", "the model repeats what it was asked")
     return plain
 
 

@@ -128,6 +128,15 @@ class Task:
         gauge, assumed = self.gauge(), self._of(DEFAULT_WINDOW, is_default=True)
         return gauge.tokens * 2 > assumed.limit or bool(assumed.over(gauge))
 
+    def is_in_step(self) -> bool:
+        """Whether a step runs; one that waits for an approval does not."""
+        waits = any(self.loop.decision(call_id) is None for call_id in self.loop.asked)
+        return self.meter.open_step is not None and not waits
+
+    def holds_media(self) -> bool:
+        """Whether the next request has no more bytes and images than its provider takes."""
+        return {"media", "bytes"}.isdisjoint(self.window.over(self.gauge()))
+
     def gauge(self) -> Gauge:
         """How large the next request is, now."""
         return measure(

@@ -19,7 +19,7 @@ from turnlog.commands import Cancel, Command, Compact, Prompt, Steer
 from turnlog.compaction.engine import BasicCompactionEngine
 from turnlog.errors import CompactionBusy, CompactionFailed
 from turnlog.events import CompactionEnd, CompactionStart
-from turnlog.models.scripted import Call, Fail, Hang, ScriptedModel, Wait
+from turnlog.models.scripted import Call, Fail, Hang, ScriptedModel, Used, Wait
 from turnlog.stores.live import StoredSession
 from turnlog.stores.store import Store
 from turnlog.views.loop import loop_fold
@@ -130,6 +130,16 @@ async def test_compaction_comes_before_the_step_with_its_input_counted() -> None
     assert session.derive_messages()[-2].text == LONG
     assert reasons(session) == ["threshold"]
     assert_lawful(session)
+
+
+async def test_a_turns_usage_has_that_of_its_compactions() -> None:
+    """They were paid for too; a bucket is unknown where any part is."""
+    session = filled()
+    runner = agent([Used(900, 20, 0, 0, 0), GOOD], [Used(100, 5, 0, 0, 0), "done"])
+    result = await runner.run(session, LONG)
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (1000, 25)
+    total = session.usage().own.total.total
+    assert total.known == 1025
 
 
 async def test_a_turn_of_many_steps_is_compacted_between_two_of_them() -> None:

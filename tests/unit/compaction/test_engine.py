@@ -558,6 +558,19 @@ async def test_too_many_images_become_notes(kind: str) -> None:
     assert check_neutral([flatten(message) for message in session.request_messages()]) == []
 
 
+async def test_a_budget_of_images_is_kept_before_a_provider_complains() -> None:
+    """The oldest are left out, no more than must be."""
+    session = Session.create("s")
+    for _ in range(6):
+        session.add_user([Text("look"), Image("image/png", "A" * 400)])
+    made = engine(window=100_000, overrides={"scripted:script": ModelPolicy(media=4)})
+    done = await made.compact_if_needed(session)
+    assert done is not None
+    assert (done.policy, done.pruned) == ("prune", (0, 1))
+    assert measure(session).media == 4
+    assert await made.compact_if_needed(session) is None
+
+
 async def test_an_image_in_the_open_step_cannot_be_left_out() -> None:
     """It is what the person asks about; in the next turn it can."""
     author = Author()
