@@ -29,7 +29,6 @@ FLOOR = "sqlite WAL NORMAL"
 FLOOR_MORE = 15  # messages that the floor's program appends after the N it was asked for
 KINDS = {"SQLite": "sqlite:{0}/s.db", "JSONL zstd": "jsonl:{0}/s?compress=zstd"}
 PACE = 200  # milliseconds between two commits
-STREAMED = 3_000  # messages of which the chunks are logged: what a chunk adds hangs on no number
 
 Said: TypeAlias = tuple[str, str, str | None, dict[str, Any] | None]
 
@@ -169,9 +168,8 @@ def measure(options: Options) -> Iterator[dict[str, Any]]:
             said, missing = alike(n), str(reason)
     for kind, url in KINDS.items():
         bare, _ = logged(url, said, streamed=False)
-        some = said[: options.size(STREAMED, n)]
-        whole, events = logged(url, some, streamed=True)
-        more = whole - logged(url, some, streamed=False)[0]
+        whole, events = logged(url, said, streamed=True)
+        more = whole - bare
         against = f"floor {floor:.0f}: {bare / floor:.2f}x" if floor else missing
         yield row(
             "P8",
@@ -184,7 +182,7 @@ def measure(options: Options) -> Iterator[dict[str, Any]]:
         )
         yield row(
             "P8",
-            f"… what all chunks add, {kind}, {events / len(some) - 1:.0f} of them a message",
+            f"… what all chunks add, {kind}, {events / n - 1:.0f} of them a message",
             f"{more:.0f} bytes a message"
             + (f" ({more / floor:.1%} of the floor)" if floor else f" ({missing})"),
             "15%",
