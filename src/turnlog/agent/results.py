@@ -29,8 +29,8 @@ class TurnResult(msgspec.Struct, frozen=True):
 
     Attributes:
         text: the text of its last answer; partial when it was cut off.
-        usage: all its requests added up, those that failed and those of compactions too; a bucket is
-            None when any was unknown.
+        usage: all its requests added up, those that failed and those of compactions too; a bucket
+            is None when any was unknown.
         turn: its number.
         end_reason: why it ended; `kind` is "suspended" when it waits for approvals.
         first_seq, last_seq: its events.
