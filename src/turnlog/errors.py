@@ -492,8 +492,8 @@ class CompactionFailed(TurnlogError):
 
     Codes: nothing-to-gain, fixed-too-large (system text and tools alone fill the window),
     no-progress, exhausted (too many attempts failed one after the other), range-changed, cancelled,
-    empty, runaway, truncated, tool-calls, not-cheaper, too-long (of a summary), timeout, internal,
-    or the model's own failure.
+    empty, runaway, echo, truncated, tool-calls, not-cheaper, too-long (of a summary), timeout,
+    internal, or the model's own failure.
     """
 
     def __init__(self, failure: Failure) -> None:

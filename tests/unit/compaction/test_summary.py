@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from turnlog.compaction.sections import HEADINGS, STATE, cited, fit, merged, read, write
-from turnlog.compaction.summary import Rejected, instruction, is_runaway, judged, shortened, told
+from turnlog.compaction.summary import (
+    Rejected,
+    complaint,
+    instruction,
+    is_runaway,
+    judged,
+    shortened,
+    told,
+)
 from turnlog.content import Message, Source, Text, user_message
 
 GOOD = "## Goals\n- ship it [3]\n\n## State\n- half done"
@@ -66,6 +74,18 @@ def test_what_is_no_summary_is_rejected(text: str, finish: str, calls: int, code
     with pytest.raises(Rejected) as caught:
         judged(text, finish, calls)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("window", [1024, 32_000])
+def test_what_was_asked_is_no_answer(window: int) -> None:
+    """A small model repeats the instruction, or what was wrong with the last answer."""
+    why = Rejected("truncated", "the model ran out of tokens")
+    asked = instruction(window, 300, []) + complaint(window, why)
+    for echo in (asked, asked.splitlines()[-1].strip(), asked[: len(asked) // 2]):
+        with pytest.raises(Rejected) as caught:
+            judged(echo, "stop", 0, asked)
+        assert caught.value.code == "echo"
+    assert judged(GOOD, "stop", 0, asked) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -137,6 +157,18 @@ def test_merging_neither_repeats_nor_grows() -> None:
     assert older["Goals"][-1] == "- 49"
     assert older["Files"] == ["- a"]
     assert len(write(older)) < 600
+
+
+def test_what_one_section_does_not_need_is_the_others() -> None:
+    """Goals alone may take all the room, and no more; shares are as said when all are full."""
+    wishes = [f"- wish {at} for the sea" for at in range(90)]
+    found = merged(None, {"Goals": wishes, "Files": ["- a.py"]}, 900)
+    assert 700 < sum(len(line) + 1 for line in found["Goals"]) <= 900
+    assert found["Files"] == ["- a.py"]
+    full = merged(None, dict.fromkeys(HEADINGS, wishes), 1400)
+    sizes = {name: sum(len(line) + 1 for line in lines) for name, lines in full.items()}
+    assert sizes.pop("Goals") > 1.5 * max(sizes.values())
+    assert min(sizes.values()) > 150
 
 
 def test_lines_that_fit_are_the_first_and_the_last() -> None:
