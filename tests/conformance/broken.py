@@ -159,6 +159,68 @@ class OpenerClosesAll(Broken):
                 kept.token += 1
 
 
+# -- looking -----------------------------------------------------------------------------------
+
+
+@fails("test_events_are_read_by_seq")
+class ReadsAsAsked(Broken):
+    """Gives events in the order in which their seqs were named."""
+
+    async def read_seqs(self, session_id: str, seqs: Sequence[int]) -> list[AnyEvent]:
+        """The events, not sorted."""
+        found = {event.seq: event for event in await super().read_seqs(session_id, seqs)}
+        return [found[seq] for seq in dict.fromkeys(seqs) if seq in found]
+
+
+@fails("test_chunks_are_left_out_on_request")
+class ReadsChunksAlways(Broken):
+    """Knows of no request to leave chunks out."""
+
+    async def read(
+        self, session_id: str, start: int, stop: int | None = None, *, chunks: bool = True
+    ) -> list[AnyEvent]:
+        """All events of the range."""
+        del chunks
+        return await super().read(session_id, start, stop)
+
+
+@fails("test_a_header_is_read_by_itself")
+class InventsHeaders(Broken):
+    """Has a header for every id."""
+
+    async def header(self, session_id: str) -> SessionHeader:
+        """The header, or a new one."""
+        try:
+            return await super().header(session_id)
+        except NoSuchSession:
+            return SessionHeader(session_id, 0)
+
+
+@fails("test_the_last_record_is_kept")
+class KeepsTheFirstRecord(Broken):
+    """Keeps the record that came first."""
+
+    async def commit(self, batches: Sequence[Batch]) -> list[StoreError | None]:
+        """Store each batch, its record only where there is none."""
+        known = [self._kept(batch.claim.session_id).record for batch in batches]
+        pairs = zip(batches, known, strict=True)
+        return await super().commit(
+            [replace(batch, record=old or batch.record) for batch, old in pairs]
+        )
+
+
+@fails("test_a_fork_by_reference_has_its_parents_events")
+class ForksEmpty(Broken):
+    """Makes a child that shares nothing, when it is told of a seed."""
+
+    async def fork(self, header: SessionHeader, parent_id: str, boundary: int) -> bool:
+        """A session without its parent's events; only where the suite asks for one."""
+        if parent_id != "a" or boundary != 6:
+            return await super().fork(header, parent_id, boundary)
+        await self.create(header)
+        return True
+
+
 # -- contents ----------------------------------------------------------------------------------
 
 
@@ -849,9 +911,11 @@ class ClosesOthers(Broken):
 class ReadsWholeRuns(Broken):
     """Gives a packed run whole when a range begins in it."""
 
-    async def read(self, session_id: str, start: int, stop: int | None = None) -> list[AnyEvent]:
+    async def read(
+        self, session_id: str, start: int, stop: int | None = None, *, chunks: bool = True
+    ) -> list[AnyEvent]:
         """Read, and go on to the end of the run."""
-        events = await super().read(session_id, start, stop)
+        events = await super().read(session_id, start, stop, chunks=chunks)
         if events and events[-1].type == "assistant/chunk":
             for event in await super().read(session_id, events[-1].seq + 1):
                 if event.type != "assistant/chunk":
@@ -864,11 +928,13 @@ class ReadsWholeRuns(Broken):
 class CountsFromTheEnd(Broken):
     """Takes a negative start as Python's slices do."""
 
-    async def read(self, session_id: str, start: int, stop: int | None = None) -> list[AnyEvent]:
+    async def read(
+        self, session_id: str, start: int, stop: int | None = None, *, chunks: bool = True
+    ) -> list[AnyEvent]:
         """Read, from the end if negative."""
         if start < 0:
             return self._kept(session_id).events[start:stop]
-        return await super().read(session_id, start, stop)
+        return await super().read(session_id, start, stop, chunks=chunks)
 
 
 @fails("test_a_handle_sees_what_another_wrote")

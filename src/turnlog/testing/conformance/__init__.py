@@ -22,6 +22,7 @@ from turnlog.testing.conformance.facade import FacadeTests
 from turnlog.testing.conformance.inbox import InboxTests
 from turnlog.testing.conformance.lifecycle import LifecycleTests
 from turnlog.testing.conformance.long import LongTests
+from turnlog.testing.conformance.looking import LookingTests
 from turnlog.testing.conformance.ownership import OwnershipTests
 from turnlog.testing.conformance.reading import ReadingTests
 from turnlog.testing.conformance.searching import SearchTests
@@ -40,6 +41,7 @@ class StoreConformance(
     InboxTests,
     FacadeTests,
     LongTests,
+    LookingTests,
     SearchTests,
 ):
     """Every rule of the store port, as pytest tests; subclass it and give a `factory`."""
