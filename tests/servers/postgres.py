@@ -16,6 +16,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
+from urllib.parse import quote
 
 import pytest
 
@@ -99,10 +100,17 @@ class Server:
         where = f"host={self.folder}&port={self.port}&search_path={schema}"
         return f"postgresql://{user}@/{database}?{where}"
 
-    def tcp_url(self, schema: str = "public", *, user: str = USER, word: str = PASSWORD) -> str:
+    def tcp_url(
+        self,
+        schema: str = "public",
+        *,
+        user: str = USER,
+        word: str = PASSWORD,
+        port: int | None = None,
+    ) -> str:
         """The URL of a store in a schema, over TCP, with a password."""
-        word = word.replace(" ", "%20")
-        return f"postgresql://{user}:{word}@127.0.0.1:{self.port}/postgres?search_path={schema}"
+        where = f"127.0.0.1:{self.port if port is None else port}"
+        return f"postgresql://{user}:{quote(word)}@{where}/postgres?search_path={schema}"
 
     def sql(self, *statements: str) -> list[str]:
         """Run statements as the superuser; what psql prints of them, line by line."""

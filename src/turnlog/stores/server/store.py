@@ -19,7 +19,7 @@ from turnlog.stores.server.failures import translated
 from turnlog.stores.server.inbox import Inbox
 from turnlog.stores.server.leases import LEASE, Leases
 from turnlog.stores.server.listing import Listing
-from turnlog.stores.server.pool import Pool
+from turnlog.stores.server.pool import PATIENCE, Pool
 from turnlog.stores.server.reading import Reader
 from turnlog.stores.server.schema import key_of, may_not_migrate, migrate
 from turnlog.stores.server.tailing import Tailing
@@ -54,11 +54,11 @@ _PATIENCE_AT_OPENING = 2.0  # seconds: who typed a wrong name is to be told soon
 class _Open:
     """What a store has while it is open."""
 
-    def __init__(self, driver: Driver, lease: float) -> None:
+    def __init__(self, driver: Driver, lease: float, patience: float) -> None:
         url, dialect = driver.url, driver.dialect
         self.pid = _ambient.process_id()
-        self.readers = Pool(driver, _READERS)
-        self.writers = Pool(driver, _WRITERS)
+        self.readers = Pool(driver, _READERS, patience)
+        self.writers = Pool(driver, _WRITERS, patience)
         self.tenures: set[Tenure] = set()
         self.reader = Reader(dialect, url)
         self.leases = Leases(
@@ -77,15 +77,22 @@ class ServerStore:
         driver: connects to it.
         durability: see `Durability`; the driver must keep it.
         lease: seconds after which a session is free whose owner says nothing.
+        patience: seconds for which the server may be away.
     """
 
     def __init__(
-        self, driver: Driver, *, durability: Durability = "turn", lease: float = LEASE
+        self,
+        driver: Driver,
+        *,
+        durability: Durability = "turn",
+        lease: float = LEASE,
+        patience: float = PATIENCE,
     ) -> None:
         self.url = driver.url
         self.durability: Durability = durability
         self._driver = driver
         self._lease = lease
+        self._patience = patience
         self._open: _Open | None = None
 
     # -- opening and closing -------------------------------------------------------------------
@@ -99,7 +106,7 @@ class ServerStore:
         except RuntimeError:
             msg = f"{self.url}: {self._driver.dialect.name} needs an event loop of asyncio's"
             raise StoreError(msg) from None
-        pool = Pool(self._driver, 1, _PATIENCE_AT_OPENING)
+        pool = Pool(self._driver, 1, min(_PATIENCE_AT_OPENING, self._patience))
 
         async def work() -> None:
             async with pool.connection() as db:
@@ -114,7 +121,7 @@ class ServerStore:
         finally:
             with anyio.CancelScope(shield=True):
                 await pool.close()
-        self._open = _Open(self._driver, self._lease)
+        self._open = _Open(self._driver, self._lease, self._patience)
         self._open.leases.start()
 
     async def close(self) -> None:
@@ -221,6 +228,10 @@ class ServerStore:
         """Give it back."""
         if self._open is not None:
             await self._shielded(self._opened().writing.release(claim))
+
+    async def renew(self) -> None:
+        """Prolong the leases of all claims now; it is done in time without this."""
+        await self._shielded(self._opened().leases.renew())
 
     async def reseed(self, claim: Claim, header: SessionHeader) -> None:
         """Exchange the header."""

@@ -1,0 +1,125 @@
+"""A proxy between a client and a server, both on this machine, that can be told to cut the line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Literal
+
+
+class Proxy:
+    """Forwards to a port; what it was told to do, it does once.
+
+    Attributes:
+        port: to connect to.
+        cuts: how often it has cut a connection.
+        was_cut: set from the first time on.
+        refusing: whether new connections are cut at once.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.port = 0
+        self.cuts = 0
+        self.was_cut = asyncio.Event()
+        self.refusing = False
+        self._target = target
+        self._word: bytes | None = None
+        self._when: Literal["before", "after"] = "after"
+        self._lines: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def cut(self, when: Literal["before", "after"], word: bytes) -> None:
+        """Cut the connection whose client says a word next.
+
+        Args:
+            when: "before" the server hears it; "after" it answered, and nobody hears the answer.
+            word: what the client says.
+        """
+        self._when, self._word = when, word
+
+    def cut_all(self) -> None:
+        """Cut every connection."""
+        for writer in list(self._lines):
+            writer.transport.abort()
+            self._count()
+
+    def _count(self) -> None:
+        self.cuts += 1
+        self.was_cut.set()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._lines.add(writer)
+        try:
+            if not self.refusing:
+                there, back = await asyncio.open_connection("127.0.0.1", self._target)
+                try:
+                    await self._forward(reader, writer, there, back)
+                finally:
+                    back.transport.abort()
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # an end of the line is gone: so is the other
+        finally:
+            self._lines.discard(writer)
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+    async def _forward(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        there: asyncio.StreamReader,
+        back: asyncio.StreamWriter,
+    ) -> None:
+        deaf = False  # what the server says from now on is not heard
+
+        async def asked() -> None:
+            nonlocal deaf
+            while said := await reader.read(1 << 16):
+                if self._word is not None and self._word in said:
+                    self._word = None
+                    self._count()
+                    if self._when == "before":
+                        return
+                    deaf = True
+                back.write(said)
+                await back.drain()
+
+        async def answered() -> None:
+            while said := await there.read(1 << 16):
+                if deaf:
+                    return
+                writer.write(said)
+                await writer.drain()
+
+        tasks = [asyncio.create_task(asked()), asyncio.create_task(answered())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def end(self) -> None:
+        """Cut what is left, and wait until all is done."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    @classmethod
+    @asynccontextmanager
+    async def before(cls, target: int) -> AsyncGenerator[Proxy]:
+        """A proxy before the server at a port, for the time of a `with`."""
+        proxy = cls(target)
+        listening = await asyncio.start_server(proxy._serve, "127.0.0.1", 0)
+        proxy.port = listening.sockets[0].getsockname()[1]
+        try:
+            yield proxy
+        finally:
+            listening.close()
+            await proxy.end()
+            await listening.wait_closed()

@@ -1,0 +1,167 @@
+"""PostgreSQL when its server, its line or its clock misbehaves, and what its roles may do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.servers.postgres import PASSWORD, Server, server
+from tests.unit.stores.server_suite import PATIENCE, ServerTests, begun, opened
+from turnlog.errors import StoreError
+from turnlog.stores.postgres.driver import PostgresDriver, numbered
+from turnlog.stores.server.schema import key_of
+from turnlog.stores.server.store import ServerStore
+from turnlog.stores.server.urls import shown
+from turnlog.testing.conformance.base import commit
+from turnlog.testing.conformance.samples import notes
+
+pytestmark = pytest.mark.anyio
+
+_INDEXES = """
+    SELECT i.relname || ' of ' || t.relname || ':' || string_agg(a.attname, ',' ORDER BY k.place)
+    FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
+    JOIN pg_am m ON m.oid = i.relam, unnest(x.indkey) WITH ORDINALITY AS k (number, place)
+    JOIN pg_attribute a ON a.attnum = k.number
+    WHERE a.attrelid = x.indrelid AND m.amname <> 'gin' AND t.relnamespace = '{}'::regnamespace
+    GROUP BY i.relname, t.relname
+"""
+
+
+class PostgresPlace:
+    """A schema of its own."""
+
+    def __init__(self, on: Server) -> None:
+        self._on = on
+        self.schema = on.new_schema()
+        self.port = on.port
+
+    def driver(self) -> PostgresDriver:
+        """A driver, to be used without a store."""
+        url = self.url()
+        return PostgresDriver(url, shown(url))
+
+    def store(self, *, port: int | None = None, **options: Any) -> ServerStore:
+        """A new handle."""
+        url = self.url(port=port)
+        return ServerStore(PostgresDriver(url, shown(url)), **options)
+
+    def url(self, *, word: str | None = None, port: int | None = None) -> str:
+        """Its URL."""
+        return self._on.tcp_url(self.schema, word=PASSWORD if word is None else word, port=port)
+
+    def sql(self, statement: str) -> list[str]:
+        """Run a statement in the schema."""
+        return self._on.sql(f"SET search_path = {self.schema}", statement)
+
+    def indexes(self) -> dict[str, list[str]]:
+        """Of the catalog."""
+        found = (line.partition(":") for line in self.sql(_INDEXES.format(self.schema)))
+        return {name: columns.split(",") for name, _, columns in found}
+
+    def tables(self) -> set[str]:
+        """Of the catalog."""
+        return set(self.sql("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"))
+
+    def stop(self) -> None:
+        """Kill the server, as a crash does."""
+        self._on.stop()
+
+    def start(self) -> None:
+        """Start it again."""
+        self._on.start()
+
+
+@pytest.fixture
+def place() -> PostgresPlace:
+    """An empty schema."""
+    return PostgresPlace(server())
+
+
+class TestPostgres(ServerTests):
+    """What every server store does, on PostgreSQL."""
+
+
+async def test_a_commit_rings_the_bell(place: PostgresPlace) -> None:
+    """Other processes hear of a commit without looking, by the keys of what grew."""
+    heard: list[bytes] = []
+    rung = anyio.Event()
+
+    def hear(keys: Sequence[bytes]) -> None:
+        heard.extend(keys)
+        if len(heard) >= 2:
+            rung.set()
+
+    bell = await place.driver().bell(hear)
+    try:
+        async with opened(place.store()) as store:
+            for name in "ab":
+                await begun(store, name)
+            with anyio.fail_after(PATIENCE):
+                await rung.wait()
+    finally:
+        await bell.close()
+    assert set(heard) == {key_of(b"a"), key_of(b"b")}
+
+
+async def test_least_privileges_are_enough(place: PostgresPlace) -> None:
+    """A role that may only read and change rows can do everything but make the tables."""
+    role = f"worker_{place.schema}"
+    place.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'word'")
+    place.sql(f"GRANT USAGE ON SCHEMA {place.schema} TO {role}")
+    url = server().tcp_url(place.schema, user=role, word="word")
+    with pytest.raises(StoreError, match="turnlog migrate"):
+        await ServerStore(PostgresDriver(url, shown(url))).open()
+    async with opened(place.store()):
+        pass
+    place.sql(
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {place.schema} TO {role}"
+    )
+    async with opened(ServerStore(PostgresDriver(url, shown(url)))) as store:
+        claim = await begun(store)
+        await store.renew()
+        await commit(store, claim, notes(2, 1))
+        assert [info.id async for info in store.sessions()] == ["a"]
+        await store.release(claim)
+
+
+async def test_an_owner_that_was_stopped_holds_up_nobody(place: PostgresPlace) -> None:
+    """The server itself ends a transaction in which nothing happens, within seconds."""
+    db = await place.driver().connect()
+    try:
+        limits = {
+            name: (await db.fetch(f"SHOW {name}"))[0][0]
+            for name in ("idle_in_transaction_session_timeout", "lock_timeout", "timezone")
+        }
+    finally:
+        await db.close()
+    assert limits == {
+        "idle_in_transaction_session_timeout": "10s",
+        "lock_timeout": "10s",
+        "timezone": "UTC",
+    }
+
+
+def test_values_are_numbered() -> None:
+    """Each question mark of a query becomes the number of its value."""
+    assert numbered("a = ? AND b IN (?, ?)") == "a = $1 AND b IN ($2, $3)"
+    assert numbered("SELECT 1") == "SELECT 1"
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://u:p@h/db", "postgresql://u:***@h/db"),
+        ("postgresql://u:p%40@h:1/db?sslmode=require", "postgresql://u:***@h:1/db?sslmode=require"),
+        ("postgres://u@h/db?password=p&x=1", "postgres://u@h/db?password=***&x=1"),
+        ("mysql://u:p@h/db?ssl-key-password=p", "mysql://u:***@h/db?ssl-key-password=***"),
+        ("postgresql://u:a@b:c@h/db", "postgresql://u:***@h/db"),
+        ("postgresql:///db?host=/run", "postgresql:///db?host=/run"),
+        ("sqlite:/a:b@c", "sqlite:/a:b@c"),
+    ],
+)
+def test_urls_are_shown_without_passwords(url: str, expected: str) -> None:
+    """A password in a URL, before the host or among the options, is not shown."""
+    assert shown(url) == expected
