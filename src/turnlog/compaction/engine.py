@@ -122,7 +122,10 @@ class BasicCompactionEngine(CompactionEngine):
         gauge = task.gauge()
         if pruned and not task.window.over(gauge):
             return _pruned(reason, pruned, before, gauge)
-        if not state.may_try(self._stretch, gauge.tokens, task.window.tokens):
+        tokens, window = gauge.tokens, task.window
+        if not state.may_try(self._stretch, tokens, window.tokens):
+            return None
+        if not state.may_help(tokens, window.tokens, window.limit):
             return None
         return await self._compact(_Plan(task, reason, gauge, task.window.retained(gauge), pruned))
 
@@ -156,9 +159,13 @@ class BasicCompactionEngine(CompactionEngine):
         gauge = task.gauge()
         if pruned and _has_shrunk(error.kind, before, gauge):
             return _pruned("overflow", pruned, before, gauge)
-        if not task.state.may_try(self._stretch, gauge.tokens, task.window.tokens):
+        window = task.window.tokens
+        if not task.state.may_try(self._stretch, gauge.tokens, window):
             said = f"compaction failed before ({task.state.code}), and nothing has changed since"
             raise CompactionFailed(Failure(said, "exhausted"))
+        if not task.state.may_help(gauge.tokens, window, window):
+            said = "what compaction leaves is more than the window, and little came since"
+            raise CompactionFailed(Failure(said, "no-progress"))
         messages = max(gauge.tokens - gauge.fixed, 0)
         retain = min(task.window.retained(gauge), messages // 2)
         return await self._compact(_Plan(task, "overflow", gauge, retain, pruned))

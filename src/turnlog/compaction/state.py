@@ -1,7 +1,8 @@
 """What an engine must know of the log before it tries: a small fold, so that it survives restarts.
 
 It bounds the attempts of a stretch of the session: after a failure nothing is tried again until the
-next request is larger by a twentieth of the window, or goes to a model with another window.
+next request is larger by a twentieth of the window, or goes to a model with another window. One
+that was done and left too much is not repeated either until there is something to gain again.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class CompactionState:
         bracket: the id of the compaction that is open: the lock.
         asked: whether a step's request was sent since the last compaction that was done.
         failed: how many automatic attempts failed in a row.
-        code: what the last of them failed of, and `tokens` and `window` what it was tried with.
+        code: what the last of them failed of, and `tokens` what it was tried with.
+        window: what the model took with which one was tried last.
+        after: tokens of the next request after the last one that was done, by estimate.
         wanted: what the inbox asked for and a crash may have cut off.
     """
 
@@ -54,6 +57,7 @@ class CompactionState:
         self.code = ""
         self.tokens = 0
         self.window: int | None = None
+        self.after: int | None = None
         self.wanted: Wanted | None = None
         self.begun: CompactionStart | None = None
 
@@ -70,6 +74,20 @@ class CompactionState:
         if tokens >= self.tokens + max(window // _GROWTH, 1):
             return True
         return self.failed < attempts and self.code not in FINAL
+
+    def may_help(self, tokens: int, window: int, limit: int) -> bool:
+        """Whether there is something to gain since a compaction that did not get below the limit.
+
+        Args:
+            tokens: what the next request is estimated to take.
+            window: what its model takes.
+            limit: what is too much.
+        """
+        after = self.after
+        if after is None or after <= limit or self.window != window:
+            return True
+        left = window - after
+        return tokens >= after + max(left * 3 // 4 if left > 0 else window // 4, window // _GROWTH)
 
 
 class CompactionFold:
@@ -116,6 +134,8 @@ class CompactionFold:
                 state.wanted = None
         if code is None:
             state.failed, state.asked = 0, False
+            state.after = data.tokens_after
+            state.window = None if begun is None else begun.window
         elif not manual and code != "cancelled":
             grown = begun is None or state.window != begun.window
             state.failed = 1 if grown else state.failed + 1
@@ -134,6 +154,7 @@ class CompactionFold:
             "code": state.code,
             "tokens": state.tokens,
             "window": state.window,
+            "after": state.after,
             "wanted": None if wanted is None else list(msgspec.structs.astuple(wanted)),
         }
 
@@ -146,7 +167,7 @@ class CompactionFold:
         state = CompactionState()
         state.bracket, state.asked = value["bracket"], value["asked"]
         state.failed, state.code = value["failed"], value["code"]
-        state.tokens, state.window = value["tokens"], value["window"]
+        state.tokens, state.window, state.after = value["tokens"], value["window"], value["after"]
         begun, wanted = value["begun"], value["wanted"]
         if begun is not None:
             state.begun = CompactionStart(
