@@ -17,7 +17,7 @@ from turnlog.assembly import Assembly
 from turnlog.compaction.estimate import Estimator, header_size
 from turnlog.compaction.ranges import Nodes, Range, parts
 from turnlog.compaction.structural import one_line
-from turnlog.compaction.summary import Rejected, instruction, judged
+from turnlog.compaction.summary import Rejected, complaint, instruction, is_runaway, judged
 from turnlog.content import Failure, Message, Text, ToolCall, Usage
 from turnlog.dialects import encoder
 from turnlog.errors import CompactionFailed, ContextOverflow, ModelError
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _LEAST_ROOM: Final = 64  # tokens of a conversation below which asking makes no sense
 _LONGEST: Final = 8  # times the characters that a summary may have: then the stream is cut
+_LOOK: Final = 400  # characters after which it is first looked whether it repeats itself
 _EXCERPT: Final = 400  # characters of a message that is too long to be shown
 _REJECTED: Final = 1000  # characters that are kept of an answer that is not used
 _SMALLER: Final = 2  # by which a request is made smaller that a provider refused as too large
@@ -155,18 +156,18 @@ class Asking:
         """
         failed, room, done = 0, self._room(job), _Told(job.range.start)
         failure: Failure | None = None
-        complaint = ""
+        again = ""
         while failed < self._attempts:
             if room < _LEAST_ROOM:
                 raise CompactionFailed(failure or _no_room(job))
             try:
-                return await self._in_parts(job, room, done, check, complaint)
+                return await self._in_parts(job, room, done, check, again)
             except ContextOverflow as error:
                 failure = error.failure
                 room = min(room, job.spent.shown) // _SMALLER
             except Rejected as rejected:
                 failure = Failure(str(rejected), rejected.code)
-                complaint = f"\n\nThe last attempt was of no use: {rejected}."
+                again = complaint(job.window, rejected)
             except ModelError as error:
                 failure = error.failure
                 if not error.retryable:
@@ -191,7 +192,7 @@ class Asking:
         )
 
     async def _in_parts(
-        self, job: Job, room: int, done: _Told, check: Callable[[str], str], complaint: str
+        self, job: Job, room: int, done: _Told, check: Callable[[str], str], again: str
     ) -> str:
         """Ask once, or part by part, each with the summary of those before."""
         nodes, start, end = job.nodes, done.at, job.range.end
@@ -205,10 +206,11 @@ class Asking:
             if not fits and shown > piece:
                 done.left_out += [_excerpt(seq, said) for seq, said in job.messages(first, last)]
             else:
-                said = self._instruction(job, first, last, done.text, tuple(done.left_out))
+                said = self._instruction(job, first, last, done.text, tuple(done.left_out)) + again
+                asked = self._instruction(job, first, last) + again  # which is no answer
                 job.spent.shown = shown + head if first == job.range.start else shown
                 taken = check if last == end else str
-                done.text = await self._ask(job, first, last, said + complaint, taken)
+                done.text = await self._ask(job, first, last, said, asked, taken)
                 done.left_out, done.asked = [], True
             done.at = last
         if not done.asked:
@@ -218,7 +220,7 @@ class Asking:
         return done.text
 
     async def _ask(
-        self, job: Job, start: int, end: int, said: str, check: Callable[[str], str]
+        self, job: Job, start: int, end: int, said: str, asked: str, check: Callable[[str], str]
     ) -> str:
         """One request: logged, sent, judged, and logged what came of it."""
         session, model, spent = job.session, self._model, job.spent
@@ -245,15 +247,15 @@ class Asking:
                 through,
             ),
         )
-        built, text = Assembly(), ""
+        built = Assembly()
         error: Failure | None = Failure("it was cancelled", "cancelled")
         try:
             await flush(session)
             with anyio.fail_after(self._seconds):
                 await self._read(body, built, job.limit * _LONGEST)
             calls = sum(isinstance(block, ToolCall) for block in built.blocks())
-            text = _text(built)
-            used = check(judged(text, None if built.finish is None else built.finish.kind, calls))
+            finish = None if built.finish is None else built.finish.kind
+            used = check(judged(_text(built), finish, calls, asked))
         except Rejected as rejected:
             error = Failure(str(rejected), rejected.code)
             raise
@@ -271,7 +273,7 @@ class Asking:
             return used
         finally:
             spent.usages.append(built.usage)
-            kept = text if error is None else text[:_REJECTED]
+            kept = _text(built) if error is None else _text(built)[:_REJECTED]
             session.append(
                 "compaction/summary",
                 CompactionSummary(
@@ -287,14 +289,18 @@ class Asking:
 
     async def _read(self, body: bytes, built: Assembly, longest: int) -> None:
         """Read an answer, but not one that never ends."""
-        length = 0
+        said, look = "", _LOOK
         async with self._model.stream(body) as stream:
             async for chunk in stream:
                 built.add(chunk)
-                length += len(getattr(chunk, "text", "") or getattr(chunk, "arguments_delta", ""))
-                if length > longest:
+                said += getattr(chunk, "text", "") or getattr(chunk, "arguments_delta", "")
+                if len(said) > longest:
                     msg = f"the model said more than {longest} characters and was stopped"
                     raise Rejected("runaway", msg)
+                if len(said) >= look:
+                    look = 2 * len(said)
+                    if is_runaway(said):
+                        raise Rejected("runaway", "the model repeats itself and was stopped")
 
 
 def _text(built: Assembly) -> str:

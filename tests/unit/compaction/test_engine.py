@@ -286,6 +286,12 @@ async def test_only_the_last_compactions_surface_shows_and_each_undo_is_exact() 
 
 # -- a table of summaries ----------------------------------------------------------------------
 
+
+def instruction_of(body: bytes) -> str:
+    """What a request for a summary ends with."""
+    return json.loads(body)["messages"][-1]["content"]
+
+
 TABLE: dict[str, tuple[list[Any], str]] = {
     "empty": (["", "", ""], "empty"),
     "longer than its input": ([WORDS * 500 + "end"] * 3, "runaway"),
@@ -296,6 +302,7 @@ TABLE: dict[str, tuple[list[Any], str]] = {
     "one line 2,000 times": (["it goes on\n" * 2000] * 3, "runaway"),
     "tool calls instead of text": ([Call("read", {"path": "x"})] * 3, "tool-calls"),
     "cut off": ([[GOOD, End("max-tokens")]] * 3, "truncated"),
+    "an echo of the instruction": ([instruction_of] * 3, "echo"),
     "hanging": ([Hang()] * 3, "timeout"),
     "529 on every call": ([Fail("server")] * 3, "server"),
     "a full window": ([Fail("overflow-tokens")] * 3, "overflow-tokens"),
@@ -356,10 +363,32 @@ async def test_failures_of_the_provider_on_every_other_call_are_waited_out() -> 
 
 
 async def test_a_model_is_told_why_its_summary_was_not_taken() -> None:
-    """So that the next attempt is another one."""
-    made = engine(Call("read", {}), GOOD)
+    """So that the next attempt is another one; a small one is only asked for less."""
+    made = engine(Call("read", {}), GOOD, window=32_000)
     await made.compact_now(talk(12))
     assert b"called 1 tools" in requests(made)[1]
+    made = engine(Call("read", {}), GOOD)
+    await made.compact_now(talk(12))
+    assert b"called 1 tools" not in requests(made)[1]
+    assert b"three short sentences" in requests(made)[1]
+
+
+async def test_a_model_that_repeats_itself_is_stopped() -> None:
+    """Long before the answer is too long; the log has the beginning of what it said."""
+    asked: list[int] = []
+
+    async def count() -> None:
+        asked.append(1)
+
+    answer = [step for _ in range(100) for step in ("I am glad to be here. ", Wait(count))]
+    made, session = engine(answer, GOOD), talk(12)
+    await made.compact_now(session)
+    assert len(asked) < 50
+    rejected = summaries(session)[0]
+    assert rejected.error is not None
+    assert rejected.error.code == "runaway"
+    assert rejected.summary is not None
+    assert rejected.summary[0]["text"].startswith("I am glad")
 
 
 async def test_an_endless_answer_is_not_read_to_its_end() -> None:
