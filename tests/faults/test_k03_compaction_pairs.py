@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anyio
 import pytest
 
+from tests.faults.compacting import (
+    GOOD,
+    WORDS,
+    asked,
+    assert_openai,
+    codes,
+    engine,
+    starts,
+    strict,
+)
 from tests.faults.scenes import (
     agent,
     assert_accepted,
@@ -119,3 +131,68 @@ def test_a_result_whose_call_was_compacted_in_flight_is_not_sent() -> None:
     assert texts(session) == ["summary"]
     assert [mend.kind for mend in session.request_messages().mends] == ["orphan-result"]
     assert_accepted(session)
+
+
+async def test_a_compaction_asked_for_inside_a_tool_waits_and_the_session_goes_on() -> None:
+    """The tool's call keeps its result, the compaction comes behind them; twenty turns follow."""
+    session = Session.create("s")
+    inside: list[int] = []
+
+    async def work() -> str:
+        assert await runner.compact(session) is None
+        inside.append(len(starts(session)))
+        return "worked"
+
+    script = [["one"], [Call("work", id="c1")], ["two"], *[["on"]] * 20]
+    runner = agent(*script, tools=[work], compaction=engine())
+    await runner.run(session, f"first: {WORDS * 20}")
+    await runner.run(session, "now work")
+    assert inside == [0]
+    assert codes(session) == [None]
+    assert results(session) == [("c1", "worked", None)]
+    assert starts(session)[0].turn == 2
+    for number in range(20):
+        assert (await runner.run(session, f"turn {number}")).text == "on"
+    assert_lawful(session)
+
+
+@pytest.mark.parametrize("filler", range(0, 60, 4))
+async def test_the_request_for_a_summary_never_splits_a_pair(filler: int) -> None:
+    """A history above the summariser's window, wherever in its pairs the window ends."""
+    session = Session.create("s")
+    session.add_user("go " + "filler " * filler)
+    for number in range(30):
+        ids = [f"c{number}-{i}" for i in range(2)]
+        session.add_assistant([Text(f"look {number}"), *(ToolCall(i, "read", "{}") for i in ids)])
+        for call in ids:
+            session.add_tool_result(call, WORDS * 3)
+    made = engine(window=900)
+    done = await made.compact_now(session)
+    assert done is not None
+    assert len(asked(made)) > 2
+    assert_openai(asked(made))
+    assert_lawful(session)
+
+
+async def test_a_refused_request_for_a_summary_is_cut_elsewhere_and_never_inside_a_pair() -> None:
+    """The summariser takes less than it says: each next request is smaller, and a legal one."""
+    session = Session.create("s")
+    for number in range(24):
+        session.add_user(f"question {number}")
+        session.add_assistant([ToolCall(f"c{number}", "read", "{}")])
+        session.add_tool_result(f"c{number}", WORDS * 4)
+    made = engine(strict(600), window=4000, fallback="none")
+    done = await made.compact_now(session)
+    assert done is not None
+    assert done.policy == "model"
+    assert_openai(asked(made))
+    refused = [body for body in asked(made) if is_above(600, body)]
+    assert 1 <= len(refused) <= 2
+    assert len(set(asked(made))) == len(asked(made))
+    assert_lawful(session)
+
+
+def is_above(window: int, body: bytes) -> bool:
+    """Whether the strict model refused it."""
+    answer: Any = strict(window)(body)
+    return answer != GOOD
