@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from tests.servers.mariadb import server
-from turnlog.stores.mysql.store import open_mysql
+from turnlog.stores.mysql import open_mysql
+from turnlog.stores.port import SessionEventStore
+from turnlog.stores.server.store import ServerStore
 from turnlog.testing import Factory, StoreConformance, StoreDifferential
-
-_DATABASE = "database"
-
-
-def _database(folder: Path) -> str:
-    """The name of the test's database, which a file in its folder holds."""
-    known = folder / _DATABASE
-    if not known.exists():
-        known.write_text(server().new_database())
-    return known.read_text()
 
 
 class TestMariaDb(StoreConformance, StoreDifferential):
@@ -24,7 +17,15 @@ class TestMariaDb(StoreConformance, StoreDifferential):
 
     def factory(self, folder: Path) -> Factory:
         """Handles on one database."""
-        return lambda: open_mysql(server().url(_database(folder)), "turn")
+        url = server().url(_database(folder))
+        return lambda: open_mysql(url, "turn")
+
+    async def kill(self, handle: SessionEventStore) -> None:
+        """Cut its connections; then let time pass until its leases have run out."""
+        store = cast("ServerStore", handle)
+        await store.abandon()
+        database = store.url.partition("localhost/")[2].partition("?")[0]
+        server().sql("UPDATE sessions SET lease_until = 1", database=database)
 
     async def spoil(self, folder: Path, session_id: str) -> None:
         """Overwrite the session's header with noise."""
@@ -33,3 +34,12 @@ class TestMariaDb(StoreConformance, StoreDifferential):
             f"UPDATE sessions SET header = x'ff006e6f697365' WHERE id = x'{key}'",  # noqa: S608
             database=_database(folder),
         )
+
+
+_databases: dict[Path, str] = {}
+
+
+def _database(folder: Path) -> str:
+    if folder not in _databases:
+        _databases[folder] = server().new_database()
+    return _databases[folder]

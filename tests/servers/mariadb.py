@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from asyncmy.connection import Connection
 
 USER = "turnlog"
 PASSWORD = "a secret: ü/@"  # noqa: S105 - of a server that only this test reaches
@@ -34,6 +35,8 @@ _OPTIONS = {
     "innodb_buffer_pool_size": "64M",
     "innodb_log_file_size": "48M",
     "innodb_doublewrite": "0",
+    "innodb_flush_method": "nosync",
+    "sync_frm": "0",
     "bind_address": "127.0.0.1",
     "max_connections": "300",
     "performance_schema": "0",
@@ -141,9 +144,12 @@ class Server:
         """The URL of a store, over the socket, where no password is asked for."""
         return f"mysql://{user}@localhost/{database}?unix_socket={self.socket}"
 
-    def tcp_url(self, database: str, *, user: str = USER, word: str = PASSWORD) -> str:
-        """The URL of a store, over TCP, with a password."""
-        return f"mariadb://{user}:{quote(word, safe='')}@127.0.0.1:{self.port}/{database}"
+    def tcp_url(
+        self, database: str, *, user: str = USER, word: str = PASSWORD, port: int | None = None
+    ) -> str:
+        """The URL of a store, over TCP, with a password; at a proxy's port if one is named."""
+        place = f"127.0.0.1:{port or self.port}"
+        return f"mariadb://{user}:{quote(word, safe='')}@{place}/{database}"
 
     def sql(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
         """Run statements as the administrator; the rows of the last one."""
@@ -151,11 +157,10 @@ class Server:
             return elsewhere.submit(asyncio.run, self._run(statements, database)).result(120)
 
     async def _run(self, statements: tuple[str, ...], database: str | None) -> list[Any]:
-        import asyncmy  # noqa: PLC0415 - an extra
-
-        connection: Any = await asyncmy.connect(
+        connection: Any = Connection(
             unix_socket=str(self.socket), user="root", database=database, autocommit=True
         )
+        await connection.connect()
         rows: list[Any] = []
         try:
             async with connection.cursor() as cursor:
@@ -205,7 +210,7 @@ def _started(programs: tuple[str, str], **options: str) -> Server:
 
 
 def server(**options: str) -> Server:
-    """This process's server; a skip, or a failure, where there is no MariaDB.
+    """The server of the process; a skip, or a failure, where there is no MariaDB.
 
     Args:
         options: settings of the server; for each set of them there is one.

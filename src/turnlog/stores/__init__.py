@@ -4,6 +4,7 @@ memory:             forgets; `memory:NAME` is shared within the process
 jsonl:DIR           a folder of JSONL files; `jsonl:DIR?compress=zstd` compresses them
 sqlite:FILE         one SQLite file
 postgresql://…      a database of a PostgreSQL server, also postgres://
+mysql://…           a database of a MySQL or MariaDB server, also mariadb://
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def open_store(url: str, *, durability: Durability = "turn") -> Store:
 
     Args:
         url: `memory:`, `memory:NAME`, `jsonl:DIR`, `jsonl:DIR?compress=zstd`, `sqlite:FILE`,
-            `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`.
+            `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`,
+            `mysql://USER:PASSWORD@HOST:PORT/DATABASE?ssl-mode=…`.
         durability: "turn" (every 200 ms and at each flush, survives power loss), "event" (at
             once), "none" (survives the process only).
 
@@ -105,6 +107,18 @@ def _postgres(
     return open_postgres(url, durability)
 
 
+def _mysql(
+    url: str, place: str, options: dict[str, str], durability: Durability
+) -> SessionEventStore:
+    del options
+    _check_server(url, place)
+    try:
+        from turnlog.stores.mysql import open_mysql
+    except ModuleNotFoundError as error:
+        raise _missing(error, "asyncmy", "mysql") from error
+    return open_mysql(url, durability)
+
+
 def _check_server(url: str, place: str) -> None:
     if not place.startswith("//"):
         scheme = url.partition(":")[0]
@@ -130,6 +144,8 @@ _OPENERS: dict[str, Callable[[str, str, dict[str, str], Durability], SessionEven
     "sqlite": _sqlite,
     "postgresql": _postgres,
     "postgres": _postgres,
+    "mysql": _mysql,
+    "mariadb": _mysql,
 }
 
 __all__ = ["open_store"]

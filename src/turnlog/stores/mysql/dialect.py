@@ -22,10 +22,10 @@ _PATIENCE = 50  # seconds; less than a statement may take
 class MySqlDialect:
     """The words of MySQL 8, of MariaDB 10.3 or later, and of what speaks like them."""
 
-    name = "MySQL"
+    name: str = "MySQL"
     # SYSDATE, unlike NOW, is the time at which it is asked; the session's time zone is UTC.
-    now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))"
-    tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
+    now: str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(6))"
+    tables: str = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
 
     def create(self, table: Table) -> list[str]:
         """The statement that makes a table unless it is there."""
@@ -44,7 +44,7 @@ class MySqlDialect:
 
     def put(self, table: Table) -> str:
         """Insert one row, or put it in the place of the one with its key."""
-        return f"REPLACE INTO {table.name} ({table.names}) VALUES ({table.marks})"
+        return f"REPLACE INTO {table.name} ({table.names}) VALUES ({table.marks})"  # noqa: S608
 
     def among(self, column: str, kind: Kind, values: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
         """A list of the values."""

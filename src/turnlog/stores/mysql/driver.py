@@ -16,26 +16,28 @@ from turnlog.stores.server.driver import Fault, Trouble
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from turnlog.stores.server.dialect import Table
+    from turnlog.stores.server.dialect import Dialect, Table
 
-CONNECT_TIMEOUT = 10.0
-READ_TIMEOUT = 90.0  # the server's own limit should be the first
+CONNECT_TIMEOUT = 10
+READ_TIMEOUT = 90  # the server's own limit should be the first
 
 MODE = (
     "STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
     "NO_ENGINE_SUBSTITUTION"
 )
-_SETTINGS = (
-    "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
-    # What is in comments is for MariaDB, or for MySQL. An owner that was stopped in the middle of a
-    # commit keeps its rows locked until the server ends its connection.
-    f"SET sql_mode = '{MODE}', time_zone = '+00:00', autocommit = 1, sql_notes = 0, "
-    "innodb_lock_wait_timeout = 10, lock_wait_timeout = 60, wait_timeout = 30 "
-    "/*M!100300 , max_statement_time = 60, idle_transaction_timeout = 10 */ "
-    "/*!80000 , max_execution_time = 60000 */",
-    "SELECT @@sql_mode, @@max_allowed_packet",
-)
+# What is in comments is for MariaDB, or for MySQL. An owner that was stopped in the middle of a
+# commit keeps its rows locked until the server ends its connection. Of a long list of keys MariaDB
+# would make a table, and look through all sessions for what is in it.
+_SETTINGS = f"""
+    SET NAMES utf8mb4 COLLATE utf8mb4_bin;
+    SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    SET sql_mode = '{MODE}', time_zone = '+00:00', autocommit = 1, sql_notes = 0,
+        innodb_lock_wait_timeout = 10, lock_wait_timeout = 60, wait_timeout = 30
+        /*M!100300 , max_statement_time = 60, idle_transaction_timeout = 10 */
+        /*M!100500 , in_predicate_conversion_threshold = 0 */
+        /*!80000 , max_execution_time = 60000 */;
+    SELECT @@sql_mode, @@max_allowed_packet
+""".encode()
 _OVERHEAD = 1024  # bytes of a packet that are not the statement's, and more
 _AT_ONCE = 4 << 20  # bytes of one statement, where there is a choice
 
@@ -50,7 +52,7 @@ class MySqlConnection:
 
     async def set_up(self) -> None:
         """Make the session what all of ours are."""
-        ((mode, packet),) = await self._do(self._rows, ";".join(_SETTINGS).encode())
+        ((mode, packet),) = await self._do(self._rows, _SETTINGS)
         if set(MODE.split(",")) != set(str(mode).split(",")):
             said = f"it does not keep the session's settings: expected sql_mode {MODE}, got {mode}"
             raise Fault(Trouble.OTHER, said)
@@ -153,7 +155,7 @@ class MySqlDriver:
     """
 
     def __init__(self, options: Mapping[str, Any], url: str) -> None:
-        self.dialect = MySqlDialect()
+        self.dialect: Dialect = MySqlDialect()
         self.url = url
         self._options = options
 
@@ -162,7 +164,7 @@ class MySqlDriver:
         raw: Any = Connection(
             **self._options,
             charset="utf8mb4",
-            autocommit=None,
+            autocommit=True,
             read_timeout=READ_TIMEOUT,
             connect_timeout=CONNECT_TIMEOUT,
             program_name="turnlog",
