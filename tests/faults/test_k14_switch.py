@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from tests.faults.scenes import assert_lawful, until
-from turnlog import ReactLoopAgent, open_store
+from tests.faults.compacting import GOOD, WORDS
+from tests.faults.scenes import assert_lawful, sent, until
+from turnlog import ReactLoopAgent, Reasoning, Session, Text, ToolCall, open_store
 from turnlog.dialects import ENCODERS
 from turnlog.testing import Call, ScriptedModel, Think
+from turnlog.testing.providers import check_anthropic, check_openai, require_valid
 
 
 def on(encoder: str, *answers: Any, tools: Any = ()) -> ReactLoopAgent:
@@ -53,3 +56,28 @@ async def test_reading_a_session_needs_no_provider(tmp_path: Path) -> None:
         async with store.session("s") as session:
             await on("openai@1", ["still here"]).run(session, "and now?")
             assert_lawful(session)
+
+
+@pytest.mark.parametrize("encoder", ENCODERS)
+async def test_a_compaction_after_a_switch_asks_in_the_new_providers_form(encoder: str) -> None:
+    """Ids that it would refuse, and that are alike once mended: the summary request is legal."""
+    session = Session.create("s")
+    ids = ["Write:6", "Write|6", "Write_6", "x" * 80, "x" * 81, "functions.read:0"]
+    for number in range(6):
+        session.add_user(f"question {number}: {WORDS}")
+        calls = [ToolCall(f"{call}{number or ''}", "read", "{}") for call in ids]
+        thought = Reasoning("hm", "c2ln")
+        session.add_assistant([thought, Text("let me see"), *calls], provider="elsewhere")
+        for call in calls:
+            session.add_tool_result(call.id, WORDS)
+    runner = on(encoder, GOOD, "on")
+    done = await runner.compact(session)
+    assert done is not None
+    assert done.policy == "model"
+    wire = json.loads(sent(runner)[0])
+    if encoder.startswith("anthropic"):
+        require_valid(check_anthropic(wire))
+    else:
+        require_valid(check_openai(wire, "deepseek" if "deepseek" in encoder else "openai"))
+    assert (await runner.run(session, "go on")).text == "on"
+    assert_lawful(session)

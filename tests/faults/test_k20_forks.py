@@ -6,9 +6,11 @@ import threading
 
 import anyio
 
+from tests.faults.compacting import engine, on, talk
 from tests.faults.scenes import agent, assert_lawful, of_type, texts, until
 from turnlog import Session, tool
 from turnlog.agent import ApprovalRequest
+from turnlog.compaction.history import compactions
 from turnlog.testing import Call
 
 
@@ -54,6 +56,30 @@ async def test_a_fork_goes_on_from_its_own_head() -> None:
     assert texts(parent) == ["first", "one", "second", "two"]
     assert child.events[: middle + 1] == parent.events[: middle + 1]
     assert_lawful(child)
+
+
+async def test_undo_goes_back_to_before_the_compaction_and_no_further() -> None:
+    """Prompt, work, compact, work: the fork has the first work whole, and goes on from there."""
+    session = talk(10)
+    runner = on(64_000, "worked", compaction=engine(window=64_000))
+    await runner.run(session, "work")
+    before = list(session.derive_messages())
+    await runner.compact(session)
+    await runner.run(session, "work on")
+    await runner.compact(session)
+    first, second = compactions(session)
+    child = session.fork(first.start - 1)
+    assert list(child.derive_messages()) == before
+    assert list(child.request_messages()) == list(session.request_messages(first.start - 1))
+    assert compactions(child) == ()
+    result = await runner.run(child, "go another way")
+    assert result.text == "worked"
+    assert texts(child)[-4:] == ["work", "worked", "go another way", "worked"]
+    later = session.fork(second.start - 1)
+    assert list(later.derive_messages()) == list(session.derive_messages(second.start - 1))
+    assert texts(later)[-2:] == ["work on", "worked"]
+    for each in (session, child, later):
+        assert_lawful(each)
 
 
 async def test_a_child_that_ends_only_appends_to_its_parent() -> None:
