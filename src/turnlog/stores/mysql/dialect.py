@@ -10,11 +10,22 @@ from turnlog.stores.server.driver import Fault, Trouble
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from turnlog.stores.server.dialect import Kind, Table
+    from turnlog.stores.server.dialect import Kind, Table, Term
     from turnlog.stores.server.driver import Connection
 
 _TEXT = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-TYPES: dict[Kind, str] = {"key": "BINARY(16)", "int": "BIGINT", "bytes": "LONGBLOB", "text": _TEXT}
+_TERMS = "LONGTEXT CHARACTER SET ascii COLLATE ascii_bin"
+TYPES: dict[Kind, str] = {
+    "key": "BINARY(16)",
+    "int": "BIGINT",
+    "bytes": "LONGBLOB",
+    "text": _TEXT,
+    "terms": _TERMS,
+}
+_LONGEST = 40  # bytes of a term: InnoDB leaves out words of more than 84 letters
+_REPEATS = 20  # of a term in one text: more of them would not make it better
+_ROOM = 1 << 20  # letters of one text's words
+_EVERY = "ffff"  # in a text with more: no term looks so
 _MIGRATING = "CONCAT('turnlog ', SHA1(DATABASE()))"  # a lock of the server's, not of the database's
 _PATIENCE = 50  # seconds; less than a statement may take
 
@@ -34,6 +45,7 @@ class MySqlDialect:
             for column in table.columns
         ]
         columns.append(f"PRIMARY KEY ({', '.join(table.key)})")
+        columns += [f"FULLTEXT KEY ({c.name})" for c in table.columns if c.kind == "terms"]
         options = "ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
         return [f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}) {options}"]
 
@@ -62,6 +74,31 @@ class MySqlDialect:
         """  # noqa: S608 - constants
         return statement, (lease, *values, holder)
 
+    def terms(self, found: Sequence[str]) -> str:
+        """Words that no parser splits, leaves out as short or frequent, or takes for operators."""
+        count: dict[str, int] = {}
+        said: list[str] = []
+        for term in found:
+            count[term] = count.get(term, 0) + 1
+            if count[term] <= _REPEATS:
+                said.append(_word(term))
+        return " ".join(said) if sum(map(len, said)) <= _ROOM else _EVERY
+
+    def ask(
+        self, wanted: Sequence[Sequence[Term]], within: tuple[bytes, int, int] | None, most: int
+    ) -> tuple[str, tuple[Any, ...]]:
+        """In boolean mode; InnoDB does not ask how long a text is, which is done here."""
+        groups = (" ".join(_word(t.text) + "*" * t.prefix for t in group) for group in wanted)
+        said = " ".join(f"+({group})" for group in groups)
+        where = "" if within is None else "AND session = ? AND seq >= ? AND seq < ?"
+        query = f"""
+            SELECT session, seq, MATCH (words) AGAINST (? IN BOOLEAN MODE) / LN(2 + length) AS score
+            FROM search_words WHERE MATCH (words) AGAINST (? IN BOOLEAN MODE) {where}
+            ORDER BY score DESC, seq DESC, session LIMIT ?
+        """  # noqa: S608 - constants
+        asked = f"({said}) {_EVERY}"
+        return query, (asked, asked, *(() if within is None else within), most)
+
     @asynccontextmanager
     async def migrating(self, db: Connection) -> AsyncGenerator[None]:
         """Hold a lock of the server's; it goes with the connection, too."""
@@ -73,6 +110,11 @@ class MySqlDialect:
         finally:
             if db.alive:
                 await db.fetch(f"SELECT RELEASE_LOCK({_MIGRATING})")
+
+
+def _word(term: str) -> str:
+    """A term in letters and digits; of a long one only the beginning counts."""
+    return term.encode()[:_LONGEST].hex()
 
 
 def _insert(table: Table) -> str:

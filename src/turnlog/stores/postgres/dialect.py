@@ -8,10 +8,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from turnlog.stores.server.dialect import Kind, Table
+    from turnlog.stores.server.dialect import Kind, Table, Term
     from turnlog.stores.server.driver import Connection
 
-TYPES: dict[Kind, str] = {"key": "bytea", "int": "bigint", "bytes": "bytea", "text": "text"}
+TYPES: dict[Kind, str] = {
+    "key": "bytea",
+    "int": "bigint",
+    "bytes": "bytea",
+    "text": "text",
+    "terms": "tsvector",
+}
+_LONGEST = 200  # characters of a term; of longer ones only the beginning counts
+_PLACES = 60  # of a term in one text: more of them would not make it better
+_LAST_PLACE = 16_383  # that a tsvector can tell from those behind it
+_ROOM = 700_000  # bytes of a tsvector, which may have 1 MiB
+_EVERY = "'*'"  # in a text with more terms than fit: no term looks so
+_RANKED = 20_000  # messages that are compared; who asks for what is everywhere is not kept waiting
 _MIGRATING = 0x746C6F67  # the number of an advisory lock: "tlog"
 
 
@@ -31,7 +43,14 @@ class PostgresDialect:
         columns.append(f"PRIMARY KEY ({', '.join(table.key)})")
         # Room for new versions of a row on its own page: no index has to follow them then.
         room = " WITH (fillfactor = 50)" if table.grows else ""
-        return [f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}){room}"]
+        made = [f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}){room}"]
+        made += [
+            f"CREATE INDEX IF NOT EXISTS {table.name}_{column.name} ON {table.name} "
+            f"USING gin ({column.name})"
+            for column in table.columns
+            if column.kind == "terms"
+        ]
+        return made
 
     def add(self, table: Table) -> str:
         """Insert one row unless its key is there."""
@@ -71,6 +90,39 @@ class PostgresDialect:
             if db.alive:
                 await db.rollback()
             raise
+
+    def terms(self, found: Sequence[str]) -> str:
+        """A tsvector as text: each term with its first places."""
+        at: dict[str, list[str]] = {}
+        for place, term in enumerate(found, 1):
+            places = at.setdefault(term[:_LONGEST], [])
+            if len(places) < _PLACES:
+                places.append(str(min(place, _LAST_PLACE)))
+        if sum(4 * len(term) + 2 * len(places) + 8 for term, places in at.items()) > _ROOM:
+            return _EVERY
+        return " ".join(f"'{term}':{','.join(places)}" for term, places in at.items())
+
+    def ask(
+        self, wanted: Sequence[Sequence[Term]], within: tuple[bytes, int, int] | None, most: int
+    ) -> tuple[str, tuple[Any, ...]]:
+        """By a tsquery; of many messages only the last ones are ranked."""
+        groups = (
+            " | ".join(f"'{t.text[:_LONGEST]}'{':*' if t.prefix else ''}" for t in group)
+            for group in wanted
+        )
+        said = " & ".join(f"({group})" for group in groups)
+        where = "" if within is None else "AND session = ? AND seq >= ? AND seq < ?"
+        query = f"""
+            WITH asked AS (SELECT ?::tsquery AS query, ?::tsquery AS ranked),
+            found AS (
+                SELECT session, seq, words FROM search_words, asked
+                WHERE words @@ query {where} ORDER BY time DESC LIMIT ?
+            )
+            SELECT session, seq, ts_rank(words, ranked, 1)::float8 AS score FROM found, asked
+            ORDER BY score DESC, seq DESC, session LIMIT ?
+        """  # noqa: S608 - constants
+        bounds = () if within is None else within
+        return query, (f"({said}) | {_EVERY}", said, *bounds, max(_RANKED, most), most)
 
 
 def _insert(table: Table) -> str:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from turnlog.stores.server.driver import Connection
 
-Kind: TypeAlias = Literal["key", "int", "bytes", "text"]
+Kind: TypeAlias = Literal["key", "int", "bytes", "text", "terms"]
 """Of a column. key: 16 bytes; int: 64 bits, signed; bytes: up to 1 GiB; text: ASCII, compared byte
-by byte, up to 1 GiB. Key columns of a table are of the kinds key and int only."""
+by byte, up to 1 GiB; terms: what `Dialect.terms` makes, with a full-text index. Key columns of a
+table are of the kinds key and int only."""
 
 
 class Column(NamedTuple):
@@ -32,7 +33,7 @@ class Table(NamedTuple):
     Attributes:
         name: as the database knows it.
         columns: in the order in which rows are inserted.
-        key: the columns of the primary key. There is no other index.
+        key: the columns of the primary key. There is no other index but full-text ones.
         grows: rows are changed in place, often: a database may leave room for that.
     """
 
@@ -50,6 +51,13 @@ class Table(NamedTuple):
     def marks(self) -> str:
         """A `?` for each column."""
         return ", ".join("?" for _ in self.columns)
+
+
+class Term(NamedTuple):
+    """A term to look for; with `prefix` it is only the beginning of one."""
+
+    text: str
+    prefix: bool = False
 
 
 class Dialect(Protocol):
@@ -96,5 +104,28 @@ class Dialect(Protocol):
         """Keep other processes from migrating meanwhile.
 
         Where statements that make tables can be undone it is a transaction, too.
+        """
+        ...
+
+    def terms(self, found: Sequence[str]) -> str:
+        """The value of a column of terms, from the terms of a text in their order.
+
+        Terms hold letters, digits and marks of any script, one to many. A text with more than the
+        database can index may be said to hold every term.
+        """
+        ...
+
+    def ask(
+        self, wanted: Sequence[Sequence[Term]], within: tuple[bytes, int, int] | None, most: int
+    ) -> tuple[str, tuple[Any, ...]]:
+        """A query of the messages that hold terms, best first; and what to bind.
+
+        Its rows are session, seq, score; of equal scores the later seq comes first. It may give
+        too many messages, but none too few: whoever asks looks into them.
+
+        Args:
+            wanted: of each group one term must occur.
+            within: only a session with this key, from one seq to before another.
+            most: how many to give.
         """
         ...

@@ -31,6 +31,10 @@ _HEAD = """
 _PARENT = "SELECT parent, boundary FROM sessions WHERE session = ?"
 _ROW = ", ".join(column.name for column in EVENTS.columns[1:])
 _EVENTS = f"SELECT {_ROW} FROM events WHERE session = ? AND seq >= ? AND seq < ? ORDER BY seq"
+_MESSAGES = f"""
+    SELECT {_ROW} FROM events WHERE session = ? AND seq >= ? AND seq < ?
+    AND surface_op IS NOT NULL ORDER BY seq LIMIT ?
+"""
 _MANY = f"SELECT {_ROW} FROM events WHERE session = ? AND "
 _RUN = ", ".join(column.name for column in CHUNKS.columns[1:])
 _CHUNKS = f"""
@@ -169,7 +173,7 @@ class Reader:
         if wanted:
             for part in await self.parts(db, head.key, wanted[0], wanted[-1] + 1):
                 mine = [seq for seq in wanted if part.start <= seq < part.stop]
-                events += await self._own_seqs(db, head.root, part.key, mine)
+                events += await self.own_seqs(db, head.root, part.key, mine)
         return events
 
     # -- one session's own rows ----------------------------------------------------------------
@@ -213,7 +217,7 @@ class Reader:
         condition, values = self._dialect.among("seq", "int", seqs)
         return await db.fetch(f"{_MANY}{condition} ORDER BY seq", key, *values)
 
-    async def _own_seqs(
+    async def own_seqs(
         self, db: Connection, root: bytes, key: bytes, seqs: Sequence[int]
     ) -> list[AnyEvent]:
         """Those of the events that the session's own rows hold, and that can be read."""
@@ -231,6 +235,14 @@ class Reader:
             part = Part(key, stretch[0], stretch[-1] + 1)
             events += await self._own(db, root, part, [], chunks=True)
         return sorted(events, key=_seq)
+
+    async def messages(
+        self, db: Connection, root: bytes, part: Part, most: int
+    ) -> tuple[list[AnyEvent], int]:
+        """The first messages of a session's own part, at most so many, and where to go on."""
+        rows = await db.fetch(_MESSAGES, *part, most)
+        upto = rows[-1][0] + 1 if len(rows) == most else part.stop
+        return await decoded(await self._with_what_they_need(db, root, part, rows, ()), []), upto
 
     # -- derived -------------------------------------------------------------------------------
 

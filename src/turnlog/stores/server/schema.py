@@ -108,8 +108,35 @@ POSTED = Table(  # the ids of all commands that were ever posted
     "posted", (Column("session", "key"), Column("command_key", "key")), ("session", "command_key")
 )
 
+WORDS = Table(  # of messages: derived
+    "search_words",
+    (
+        Column("session", "key"),
+        Column("seq", "int"),
+        Column("time", "int"),
+        Column("length", "int"),  # how many terms there are
+        Column("words", "terms"),
+    ),
+    ("session", "seq"),
+)
+SHADOWS = Table(  # replacements, which take the nodes from start to stop from the model's view
+    "search_shadows",
+    (
+        Column("session", "key"),
+        Column("seq", "int"),
+        Column("start", "int"),
+        Column("stop", "int"),
+    ),
+    ("session", "seq"),
+)
+UPTO = Table(  # the seq before which everything of a session is in the index
+    "search_upto", (Column("session", "key"), Column("seq", "int")), ("session",)
+)
+
 Step: TypeAlias = "Sequence[Table]"
-STEPS: Sequence[Step] = ((META, SESSIONS, EVENTS, CHUNKS, BLOBS, RECORDS, INBOX, POSTED),)
+STEPS: Sequence[Step] = (
+    (META, SESSIONS, EVENTS, CHUNKS, BLOBS, RECORDS, INBOX, POSTED, WORDS, SHADOWS, UPTO),
+)
 """Step i makes version i + 1 of version i; an empty database has version 0."""
 
 VERSION = len(STEPS)

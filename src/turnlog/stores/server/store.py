@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from turnlog import _ambient
-from turnlog.errors import ForkedProcess, NoSuchSession, StoreClosed, StoreError
+from turnlog.errors import ForkedProcess, NoSuchSession, StoreClosed, StoreError, TurnlogError
 from turnlog.stores.server.driver import Fault
 from turnlog.stores.server.failures import translated
+from turnlog.stores.server.fulltext import Index
 from turnlog.stores.server.inbox import Inbox
 from turnlog.stores.server.leases import LEASE, Leases
 from turnlog.stores.server.listing import Listing
 from turnlog.stores.server.pool import PATIENCE, Pool
 from turnlog.stores.server.reading import Reader
 from turnlog.stores.server.schema import key_of, may_not_migrate, migrate
+from turnlog.stores.server.searching import Searching
 from turnlog.stores.server.tailing import Tailing
 from turnlog.stores.server.writing import Tenure, Writing
 from turnlog.stores.sql.heads import read_header, stored_id
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         SessionInfo,
         Stored,
     )
+    from turnlog.stores.searching import Hit, Search
     from turnlog.stores.server.driver import Connection, Driver
 
 T = TypeVar("T")
@@ -68,6 +71,12 @@ class _Open:
         self.listing = Listing(self.readers, self.reader, url)
         self.inbox = Inbox(self.writers, dialect, self.reader)
         self.tailing = Tailing(driver, self.readers)
+        self.index = Index(self.writers, dialect, self.reader)
+        self.searching = Searching(self.readers, dialect, self.reader, self.index, self.title_of)
+
+    async def title_of(self, session_id: str) -> str:
+        """A session's title."""
+        return (await self.listing.info(session_id)).title
 
 
 class ServerStore:
@@ -227,7 +236,11 @@ class ServerStore:
     async def release(self, claim: Claim) -> None:
         """Give it back."""
         if self._open is not None:
-            await self._shielded(self._opened().writing.release(claim))
+            opened = self._opened()
+            await self._shielded(opened.writing.release(claim))
+            with suppress(Fault, TurnlogError):  # else the next search sees to it
+                if await opened.index.was_used():
+                    await self._shielded(opened.index.fill([claim.handle.key]))
 
     async def renew(self) -> None:
         """Prolong the leases of all claims now; it is done in time without this."""
@@ -272,6 +285,11 @@ class ServerStore:
     async def record(self, session_id: str) -> Record | None:
         """The last opening record."""
         return await self._read(lambda db, reader: reader.record(db, session_id))
+
+    async def search(self, wanted: Search) -> list[Hit]:
+        """Messages by their words, once all are indexed."""
+        with translated(self.url):
+            return await self._opened().searching.search(wanted)
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool | None:  # noqa: ASYNC109 - the port's
         """Return when there is more: at once for what is written here, soon for the rest."""

@@ -1,0 +1,186 @@
+"""Searching: the index names messages that may fit, and a look into them says which do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from turnlog.errors import TurnlogError
+from turnlog.stores.phrases import Matcher
+from turnlog.stores.searching import Hit, Search, Shadows, hit_of, searched
+from turnlog.stores.server.fulltext import Index, as_read, groups_of
+from turnlog.stores.sql.heads import line_of, read_header, read_id
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from turnlog.events import AnyEvent, SessionHeader
+    from turnlog.stores.server.dialect import Dialect
+    from turnlog.stores.server.driver import Connection
+    from turnlog.stores.server.pool import Pool
+    from turnlog.stores.server.reading import Part, Reader
+
+_HEADS = """
+    SELECT session, id, header, sum, root, last_activity, bytes, stale, info FROM sessions WHERE
+"""
+_SHADOWS = "SELECT session, seq, start, stop FROM search_shadows WHERE "
+
+
+class _Session(NamedTuple):
+    """A session with hits; `title` is None where its line has to be made again."""
+
+    id: str
+    header: SessionHeader
+    root: bytes
+    title: str | None
+
+
+class Searching:
+    """What one handle searches.
+
+    Args:
+        pool: of connections that read.
+        dialect: the database's.
+        reader: of the same handle.
+        index: of the same handle.
+        title_of: gives the title of a session, by its id.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        dialect: Dialect,
+        reader: Reader,
+        index: Index,
+        title_of: Callable[[str], Awaitable[str]],
+    ) -> None:
+        self._pool = pool
+        self._dialect = dialect
+        self._reader = reader
+        self._index = index
+        self._title_of = title_of
+
+    async def search(self, wanted: Search) -> list[Hit]:
+        """The hits, best first, once all there is is in the index.
+
+        Raises:
+            NoSuchSession: the one to search in does not exist.
+        """
+        parts: list[Part] | None = None
+        if wanted.session is not None:
+            parts = await self._pool.patiently(lambda: self._lineage(wanted.session or ""))
+        await self._index.fill(None if parts is None else [part.key for part in parts])
+        return await self._pool.patiently(lambda: self._hits(wanted, parts))
+
+    async def _lineage(self, session_id: str) -> list[Part]:
+        async with self._pool.connection() as db:
+            head = await self._reader.head(db, session_id)
+            return await self._reader.parts(db, head.key, 0, head.next_seq) or []
+
+    async def _hits(self, wanted: Search, parts: list[Part] | None) -> list[Hit]:
+        most = room = wanted.skip + wanted.limit
+        answer = _Answer(self._dialect, self._reader, self._title_of, wanted, parts)
+        while True:
+            async with self._pool.connection() as db:
+                ranked = await self._ranked(db, wanted, parts, most)
+                hits = await answer.hits(db, ranked)
+            if len(hits) >= room or len(ranked) < most:
+                return hits[wanted.skip : room]
+            most *= 4  # some were not to be shown
+
+    async def _ranked(
+        self, db: Connection, wanted: Search, parts: list[Part] | None, most: int
+    ) -> list[tuple[bytes, int, float]]:
+        groups = groups_of(wanted)
+        found: list[tuple[bytes, int, float]] = []
+        for part in [None] if parts is None else parts:
+            query, values = self._dialect.ask(groups, part, most)
+            found += [(key, seq, score) for key, seq, score in await db.fetch(query, *values)]
+        return sorted(found, key=lambda hit: (-hit[2], -hit[1], hit[0]))[:most]
+
+
+class _Answer:
+    """One search in an index that is up to date; remembers what it read."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        reader: Reader,
+        title_of: Callable[[str], Awaitable[str]],
+        wanted: Search,
+        parts: list[Part] | None,
+    ) -> None:
+        self._dialect = dialect
+        self._reader = reader
+        self._title_of = title_of
+        self._wanted = wanted
+        self._parts = parts
+        self._matcher = Matcher(wanted.phrases)
+        self._sessions: dict[bytes, _Session | None] = {}
+        self._shadows: dict[bytes, Shadows] = {}
+        self._titles: dict[str, str] = {}
+        self._known: dict[tuple[bytes, int], Hit | None] = {}
+
+    async def hits(self, db: Connection, ranked: Sequence[tuple[bytes, int, float]]) -> list[Hit]:
+        """Those of the messages that are wanted, in their order."""
+        fresh = [hit for hit in ranked if hit[:2] not in self._known]
+        if fresh:
+            await self._read_sessions(db, sorted({key for key, _, _ in fresh}))
+        seqs: dict[bytes, list[int]] = {}
+        for key, seq, _ in fresh:
+            seqs.setdefault(key, []).append(seq)
+        events: dict[tuple[bytes, int], AnyEvent] = {}
+        for key, some in seqs.items():
+            session = self._sessions[key]
+            if session is not None:
+                found = await self._reader.own_seqs(db, session.root, key, sorted(some))
+                events |= {(key, event.seq): as_read(session.header, event) for event in found}
+        for key, seq, score in fresh:
+            event = events.get((key, seq))
+            hit = None if event is None else await self._hit(key, event, score)
+            self._known[key, seq] = hit
+        return [hit for key, seq, _ in ranked if (hit := self._known[key, seq]) is not None]
+
+    async def _read_sessions(self, db: Connection, keys: Sequence[bytes]) -> None:
+        condition, values = self._dialect.among("session", "key", keys)
+        for row in await db.fetch(_HEADS + condition, *values):
+            key, stored, raw, total, root, last, size, stale, info = row
+            try:
+                header = read_header(raw, total)
+            except TurnlogError:
+                self._sessions[key] = None
+                continue
+            title = None if stale else line_of(stored, (raw, total), last, size, info).title
+            self._sessions[key] = _Session(read_id(stored), header, root, title)
+        within = list(keys) if self._parts is None else [part.key for part in self._parts]
+        condition, values = self._dialect.among("session", "key", within)
+        rows = await db.fetch(f"{_SHADOWS}{condition} ORDER BY session, seq", *values)
+        if self._parts is None:
+            shadows = {key: Shadows() for key in keys}
+            for key, *replaced in rows:
+                shadows[key].add(*replaced)
+        else:
+            stops = {part.key: part.stop for part in self._parts}
+            together = Shadows()
+            for _, seq, start, stop in sorted(
+                (row for row in rows if row[1] < stops[row[0]]), key=lambda row: row[1]
+            ):
+                together.add(seq, start, stop)
+            shadows = dict.fromkeys(keys, together)
+        self._shadows |= shadows
+
+    async def _hit(self, key: bytes, event: AnyEvent, score: float) -> Hit | None:
+        """The hit; None where it is not wanted, or does not say what the index has of it."""
+        session, wanted, found = self._sessions[key], self._wanted, searched(event)
+        if session is None or found is None:
+            return None
+        shadowed_by = self._shadows[key].by(event.seq)
+        if shadowed_by is not None and not wanted.shadowed:
+            return None
+        if self._matcher.count(found.parts(wanted)) is None:
+            return None
+        where = wanted.session or session.id
+        if where not in self._titles:
+            known = session.title if where == session.id else None
+            self._titles[where] = await self._title_of(where) if known is None else known
+        titled = (where, self._titles[where])
+        return hit_of(titled, event, found, self._matcher, wanted, score, shadowed_by)
