@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,14 @@ _EVERY = "ffff"  # in a text with more: no term looks so
 _MIGRATING = "CONCAT('turnlog ', SHA1(DATABASE()))"  # a lock of the server's, not of the database's
 _PATIENCE = 50  # seconds; less than a statement may take
 
+# InnoDB leaves words out of an index that have less than three letters, or more than 84, or that
+# are in a list of English ones, and does not know every script's letters.
+_BEFORE = "qx"  # each term: no word in that list begins so
+_LONGEST = 60  # letters of a term; of longer ones only the beginning counts
+_TIMES = 8  # a term in one text: more of them would not make it better
+_ROOM = 1 << 19  # bytes of all terms of a text
+_EVERY = "every"  # in a text with more: no term begins so
+
 
 class MySqlDialect:
     """The words of MySQL 8, of MariaDB 10.3 or later, and of what speaks like them."""
@@ -45,6 +54,7 @@ class MySqlDialect:
             for column in table.columns
         ]
         columns.append(f"PRIMARY KEY ({', '.join(table.key)})")
+        columns += [f"FULLTEXT KEY {c.name} ({c.name})" for c in table.columns if c.kind == "terms"]
         columns += [f"FULLTEXT KEY ({c.name})" for c in table.columns if c.kind == "terms"]
         options = "ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
         return [f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}) {options}"]
@@ -115,6 +125,36 @@ class MySqlDialect:
 def _word(term: str) -> str:
     """A term in letters and digits; of a long one only the beginning counts."""
     return term.encode()[:_LONGEST].hex()
+
+    def terms(self, found: Sequence[str]) -> str:
+        """The terms as words that InnoDB indexes."""
+        counts = Counter(map(_word, found))
+        words = " ".join(" ".join([word] * min(n, _TIMES)) for word, n in counts.items())
+        return words if len(words) <= _ROOM else _EVERY
+
+    def ask(
+        self, wanted: Sequence[Sequence[Term]], within: tuple[bytes, int, int] | None, most: int
+    ) -> tuple[str, tuple[Any, ...]]:
+        """By a query in boolean mode; long messages count less, as they hold more of everything."""
+        said = " ".join(
+            f"+({' '.join(_word(t.text) + '*' * t.prefix for t in group)})" for group in wanted
+        )
+        where = "" if within is None else "AND session = ? AND seq >= ? AND seq < ?"
+        query = f"""
+            SELECT session, seq,
+                MATCH (words) AGAINST (? IN BOOLEAN MODE) / (1 + LN(1 + length)) AS score
+            FROM search_words WHERE MATCH (words) AGAINST (? IN BOOLEAN MODE) {where}
+            ORDER BY score DESC, seq DESC, session LIMIT ?
+        """  # noqa: S608 - constants
+        bounds = () if within is None else within
+        return query, (said, f"({said}) {_EVERY}", *bounds, most)
+
+
+def _word(term: str) -> str:
+    """A term in letters and digits of ASCII; what begins with it has a word that begins so."""
+    if not term.isascii():
+        term = "".join(letter if letter.isascii() else f"{ord(letter):x}" for letter in term)
+    return f"{_BEFORE}{term}"[:_LONGEST]
 
 
 def _insert(table: Table) -> str:
