@@ -81,6 +81,14 @@ class _Wrapped(Record, frozen=True):
 _codec = Codec(_Wrapped)
 
 
+def wakes(command: Command) -> bool:
+    """Whether a session that nobody runs is to be run for the command's sake.
+
+    Steering is for a turn that runs, and waits for the next one.
+    """
+    return not isinstance(command, Steer)
+
+
 def encode_command(command: Command) -> bytes:
     """The command's wire form."""
     return _codec.admit(_Wrapped(command), None)[0][len(b'{"command":') : -1]

@@ -1136,9 +1136,11 @@ class CountsAccepted(Broken):
 class CountsCancelsAsPending(Broken):
     """Takes every command for something to do."""
 
-    async def pending(self) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True) -> list[str]:
         """Sessions with commands of any kind."""
-        named = await super().pending()
+        named = await super().pending(only_prompts=only_prompts)
+        if not only_prompts:
+            return named
         waiting = [name for name, kept in self._storage.sessions.items() if kept.queue]
         return named + [name for name in waiting if name not in named]
 
@@ -1147,9 +1149,19 @@ class CountsCancelsAsPending(Broken):
 class HasNoQueue(Broken):
     """Names pending sessions by their ids."""
 
-    async def pending(self) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True) -> list[str]:
         """In alphabetical order."""
-        return sorted(await super().pending())
+        return sorted(await super().pending(only_prompts=only_prompts))
+
+
+@fails("test_pending_names_what_a_loop_can_do")
+class ForgetsDecisions(Broken):
+    """Names sessions with prompts, whatever it is asked for."""
+
+    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+        """Those with prompts."""
+        del only_prompts
+        return await super().pending()
 
 
 @fails("test_posting_to_an_unknown_session_is_refused")

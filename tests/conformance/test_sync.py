@@ -130,9 +130,9 @@ class AwaitedStore:
         """A child."""
         return await _called(partial(self._store.fork, session_id, **options))
 
-    async def pending(self) -> list[str]:
-        """Who has a prompt."""
-        return await _called(self._store.pending)
+    async def pending(self, **options: Any) -> list[str]:
+        """Who has something to do."""
+        return await _called(partial(self._store.pending, **options))
 
     def sessions(self) -> AsyncIterator[SessionInfo]:
         """The listing."""

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import anyio
 
-from turnlog.commands import Command, Prompt
+from turnlog.commands import Command, Prompt, wakes
 from turnlog.errors import (
     NoSuchSession,
     SessionExists,
@@ -271,14 +271,16 @@ class MemoryStore:
         with self._lock:
             kept.queue = [queued for queued in kept.queue if queued.position not in done]
 
-    async def pending(self) -> list[str]:
-        """Sessions whose inbox holds a prompt."""
+    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+        """Sessions whose inbox holds a prompt, or anything to do."""
         self._check_open()
         oldest: dict[str, int] = {}
         with self._lock:
             for session_id, kept in self._storage.sessions.items():
                 for queued in kept.queue:
-                    if type(queued.command) is Prompt:
+                    if type(queued.command) is Prompt or (
+                        not only_prompts and wakes(queued.command)
+                    ):
                         oldest[session_id] = queued.position
                         break
         return sorted(oldest, key=oldest.__getitem__)

@@ -314,6 +314,10 @@ class SessionEventStore(Protocol):
         """Take commands out of the inbox, once their `inbox/accepted` is durable."""
         ...
 
-    async def pending(self) -> list[str]:
-        """The ids of sessions whose inbox holds a prompt, the longest waiting first."""
+    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+        """The ids of sessions whose inbox holds a prompt, the longest waiting first.
+
+        Without `only_prompts` whatever else a loop is to do something about counts, too: see
+        `turnlog.commands.wakes`.
+        """
         ...

@@ -50,12 +50,18 @@ class Inbox:
         self._backend = backend
         self._session_id = session_id
 
-    async def post(self, command: Command) -> str:
+    async def post(self, command: Command, *, create: bool = False) -> str:
         """Queue a command durably, once for its id; returns the id.
+
+        Args:
+            command: it gets an id if it has none.
+            create: make the session if it does not exist.
 
         Raises:
             NoSuchSession: there is no such session.
         """
+        if create:
+            await _ensure(self._backend, self._session_id, create)
         if not command.id:
             command = with_id(command, _ambient.new_id())
         await self._backend.post(self._session_id, command)
@@ -152,7 +158,7 @@ class Store:
         """
         writer = self._open_writer()
         session_id = _ambient.new_id() if session_id is None else session_id
-        await self._ensure(session_id, create, cwd)
+        await _ensure(self.backend, session_id, create, cwd)
         claim = await self.backend.claim(session_id, this_process(), steal=steal)
         outbox = None
         try:
@@ -183,19 +189,6 @@ class Store:
         if record is not None and session.writable and session.durable_seq == record.seq:
             # Derived and disposable: what hinders it is told by whatever is written next.
             await self.backend.commit([Batch(outbox.claim, (), record.seq, record)])
-
-    async def _ensure(self, session_id: str, create: Create, cwd: str | None) -> None:
-        if create == "only" or (create and not await self.backend.exists(session_id)):
-            header = SessionHeader(session_id, _ambient.clock(), cwd=cwd)
-            header.check()
-            try:
-                await self.backend.create(header)
-            except SessionExists:
-                if create == "only":
-                    raise  # else another process was faster, and it exists now
-        elif not create and not await self.backend.exists(session_id):
-            msg = f"no session {session_id!r} in {self.url}: `turnlog ls` lists what there is"
-            raise NoSuchSession(msg)
 
     async def fork(
         self, session_id: str, *, at: int | None = None, new_id: str | None = None
@@ -399,9 +392,33 @@ class Store:
         """The session's inbox, to which any process may post."""
         return Inbox(self.backend, session_id)
 
-    async def pending(self) -> list[str]:
-        """The sessions whose inbox holds a prompt, the longest waiting first."""
-        return await self.backend.pending()
+    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+        """The sessions whose inbox holds a prompt, the longest waiting first.
+
+        A prompt stays in the inbox until its turn is over: the sessions of turns that run now are
+        among them, and so are those of turns that a crash cut off.
+
+        Args:
+            only_prompts: if not, also those with a decision, a cancel, or a compaction to do.
+        """
+        return await self.backend.pending(only_prompts=only_prompts)
+
+
+async def _ensure(
+    backend: SessionEventStore, session_id: str, create: Create, cwd: str | None = None
+) -> None:
+    """See to it that there is such a session, or refuse, as `create` says."""
+    if create == "only" or (create and not await backend.exists(session_id)):
+        header = SessionHeader(session_id, _ambient.clock(), cwd=cwd)
+        header.check()
+        try:
+            await backend.create(header)
+        except SessionExists:
+            if create == "only":
+                raise  # else another process was faster, and it exists now
+    elif not create and not await backend.exists(session_id):
+        msg = f"no session {session_id!r} in {backend.url}: `turnlog ls` lists what there is"
+        raise NoSuchSession(msg)
 
 
 __all__ = ["Inbox", "Store", "StoreError"]

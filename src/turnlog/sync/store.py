@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -32,13 +33,17 @@ class Inbox:
         self._inbox = inbox
         self._loop = loop
 
-    def post(self, command: Command) -> str:
+    def post(self, command: Command, *, create: bool = False) -> str:
         """Queue a command durably, once for its id; returns the id.
+
+        Args:
+            command: it gets an id if it has none.
+            create: make the session if it does not exist.
 
         Raises:
             NoSuchSession: there is no such session.
         """
-        return self._loop.call(self._inbox.post, command)
+        return self._loop.call(partial(self._inbox.post, command, create=create))
 
     def waiting(self) -> list[Queued]:
         """The commands that nobody has accepted yet, in order of posting."""
@@ -263,9 +268,13 @@ class Store:
         """The session's inbox, to which any process may post."""
         return Inbox(self._store.inbox(session_id), self._loop)
 
-    def pending(self) -> list[str]:
-        """The sessions whose inbox holds a prompt, the longest waiting first."""
-        return self._loop.call(self._store.pending)
+    def pending(self, *, only_prompts: bool = True) -> list[str]:
+        """The sessions whose inbox holds a prompt, the longest waiting first.
+
+        Args:
+            only_prompts: if not, also those with a decision, a cancel, or a compaction to do.
+        """
+        return self._loop.call(partial(self._store.pending, only_prompts=only_prompts))
 
 
 def open_store(url: str, *, durability: Durability = "turn") -> Store:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from turnlog import jsontext
-from turnlog.commands import Command, Prompt, decode_command, encode_command
+from turnlog.commands import Command, Prompt, decode_command, encode_command, wakes
 from turnlog.stores.jsonl.files import open_file, opened, read_at, sync, sync_folder, write_at
 from turnlog.stores.jsonl.locks import holding
 from turnlog.stores.port import Queued
@@ -35,10 +35,12 @@ class Waiting(msgspec.Struct):
     Attributes:
         queued: the commands that wait, in order.
         prompt_since: when the first prompt that waits was posted, in nanoseconds; None without.
+        since: when the first command was that a loop is to do something about.
     """
 
     queued: list[Queued]
     prompt_since: int | None = None
+    since: int | None = None
 
 
 class _Inbox(msgspec.Struct):
@@ -97,7 +99,8 @@ class Inboxes:
             inbox = self._inbox(folder)
             queued = [inbox.queued[position] for position in sorted(inbox.queued)]
             prompts = (inbox.since[q.position] for q in queued if type(q.command) is Prompt)
-            return Waiting(queued, min(prompts, default=None))
+            work = (inbox.since[q.position] for q in queued if wakes(q.command))
+            return Waiting(queued, min(prompts, default=None), min(work, default=None))
 
     def _inbox(self, folder: Path) -> _Inbox:
         try:

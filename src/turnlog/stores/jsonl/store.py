@@ -303,17 +303,18 @@ class JsonlStore:
             chain_of(folder, session_id)  # says that there is none
         return folder
 
-    async def pending(self) -> list[str]:
-        """Sessions whose inbox holds a prompt, the longest waiting first."""
-        return await self._run(self._pending)
+    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+        """Sessions whose inbox holds a prompt, or anything to do, the longest waiting first."""
+        return await self._run(self._pending, only_prompts)
 
-    def _pending(self) -> list[str]:
+    def _pending(self, only_prompts: bool) -> list[str]:  # noqa: FBT001 - called in a thread
         waiting: list[tuple[int, str]] = []
         for folder in self._folders():
             try:
-                since = self._inboxes.waiting(folder).prompt_since
+                waits = self._inboxes.waiting(folder)
             except OSError:
                 continue  # one bad inbox hides no other; `inbox` and `post` say what is wrong
+            since = waits.prompt_since if only_prompts else waits.since
             if since is not None:
                 waiting.append((since, id_in(folder)))
         return [session_id for _, session_id in sorted(waiting)]

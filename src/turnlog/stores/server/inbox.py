@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from turnlog.commands import Prompt, decode_command, encode_command
+from turnlog.commands import decode_command, encode_command
 from turnlog.stores.port import Queued
 from turnlog.stores.server.driver import Fault, Trouble
 from turnlog.stores.server.schema import POSTED, key_of
 from turnlog.stores.sql.heads import read_id, stored_id
+from turnlog.stores.sql.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,8 @@ _WAITING = "SELECT position, command FROM inbox WHERE session = ? ORDER BY posit
 _ACCEPT = "DELETE FROM inbox WHERE session = ? AND "
 _PENDING = """
     SELECT sessions.id FROM (
-        SELECT session, min(position) AS since FROM inbox WHERE prompt = 1 GROUP BY session
+        SELECT session, min(position) AS since FROM inbox
+        WHERE prompt BETWEEN 1 AND ? GROUP BY session
     ) waiting JOIN sessions ON sessions.session = waiting.session ORDER BY waiting.since
 """
 
@@ -85,7 +87,7 @@ class Inbox:
                 return bool(rows) and rows[0][0] == raw
             ((now, least),) = await db.fetch(self._last, key)
             position = max(now, least)
-            await db.execute(self._post, key, position, name, int(type(command) is Prompt), raw)
+            await db.execute(self._post, key, position, name, kind_of(command), raw)
             return True
 
     async def waiting(self, session_id: str) -> list[Queued]:
@@ -117,11 +119,11 @@ class Inbox:
 
         await self._pool.patiently(work)
 
-    async def pending(self) -> list[str]:
-        """The sessions whose inbox holds a prompt, the longest waiting first."""
+    async def pending(self, most: int) -> list[str]:
+        """The sessions whose inbox holds a prompt, the longest waiting first; `kinds` has `most`."""
 
         async def work() -> list[str]:
             async with self._pool.connection() as db:
-                return [read_id(row[0]) for row in await db.fetch(_PENDING)]
+                return [read_id(row[0]) for row in await db.fetch(_PENDING, most)]
 
         return await self._pool.patiently(work)

@@ -28,6 +28,8 @@ from turnlog.stores.server.tailing import Tailing
 from turnlog.stores.server.writing import Tenure, Writing
 from turnlog.stores.sql.heads import read_header, stored_id
 
+from turnlog.stores.sql.kinds import most_of
+from turnlog.stores.upkeep import Diagnosed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
@@ -313,7 +315,7 @@ class ServerStore:
         """Take commands out of the inbox."""
         await self._shielded(self._opened().inbox.accept(claim.handle.key, positions))
 
-    async def pending(self) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True) -> list[str]:
         """Sessions whose inbox holds a prompt, the longest waiting first."""
         with translated(self.url):
-            return await self._opened().inbox.pending()
+            return await self._opened().inbox.pending(most_of(only_prompts=only_prompts))

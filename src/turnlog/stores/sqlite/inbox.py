@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from turnlog.commands import Prompt, decode_command, encode_command
+from turnlog.commands import decode_command, encode_command
 from turnlog.stores.port import Queued
 from turnlog.stores.sql.heads import read_id, stored_id
+from turnlog.stores.sql.kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,14 +25,14 @@ _WAITING = """
 _ACCEPT = "UPDATE inbox SET command = NULL WHERE session = ? AND position = ?"
 _PENDING = """
     SELECT sessions.id FROM inbox JOIN sessions ON sessions.no = inbox.session
-    WHERE command IS NOT NULL AND prompt GROUP BY session ORDER BY min(position)
+    WHERE command IS NOT NULL AND prompt BETWEEN 1 AND ? GROUP BY session ORDER BY min(position)
 """
 
 
 def post(db: Connection, no: int, command: Command) -> bool:
     """Queue a command; False when the session was sent its id before."""
-    prompt = int(type(command) is Prompt)
-    db.execute(_POST, (no, stored_id(command.id), prompt, encode_command(command)))
+    values = (no, stored_id(command.id), kind_of(command), encode_command(command))
+    db.execute(_POST, values)
     return bool(db.changes())
 
 
@@ -51,7 +52,7 @@ def accept(db: Connection, no: int, positions: Sequence[int]) -> None:
     db.executemany(_ACCEPT, ((no, position) for position in positions))
 
 
-def pending(db: Connection) -> list[str]:
-    """The sessions whose inbox holds a prompt, the longest waiting first."""
-    rows = db.execute(_PENDING).fetchall()
+def pending(db: Connection, most: int) -> list[str]:
+    """The sessions whose inbox holds a prompt, the longest waiting first; `kinds` has `most`."""
+    rows = db.execute(_PENDING, (most,)).fetchall()
     return [read_id(raw) for (raw,) in rows]

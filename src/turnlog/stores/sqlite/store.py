@@ -17,6 +17,7 @@ from anyio import to_thread
 
 from turnlog.errors import NoSuchSession, StoreClosed, TurnlogError
 from turnlog.stores.sql.heads import read_header
+from turnlog.stores.sql.kinds import most_of
 from turnlog.stores.sqlite import inbox
 from turnlog.stores.sqlite.connection import PATIENCE, Database
 from turnlog.stores.sqlite.failures import translated
@@ -269,6 +270,6 @@ class SqliteStore:
         with self._database.writing() as db:
             inbox.accept(db, no, positions)
 
-    async def pending(self) -> list[str]:
-        """Sessions whose inbox holds a prompt, the longest waiting first."""
-        return await self._read(inbox.pending)
+    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+        """Sessions whose inbox holds a prompt, or anything to do, the longest waiting first."""
+        return await self._read(inbox.pending, most_of(only_prompts=only_prompts))

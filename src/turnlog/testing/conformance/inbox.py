@@ -126,6 +126,21 @@ class InboxTests(StoreSuite):
         async with handles.another() as other:
             assert await other.pending() == ["asked"]
 
+    async def test_pending_names_what_a_loop_can_do(self, handles: Handles) -> None:
+        """Asked for more than prompts: decisions, cancels, compactions, but no steering."""
+        commands = {command.type: command for command in EVERY}
+        store = await handles.open()
+        for kind, command in commands.items():
+            await handles.write(kind)
+            await store.post(kind, command)
+        named = [kind for kind in commands if kind != "steer"]
+        async with handles.another() as other:
+            assert await other.pending(only_prompts=False) == named
+        claim = await store.claim("deny", FIRST)
+        await store.accept(claim, [(await store.inbox("deny"))[0].position])
+        named.remove("deny")
+        assert await store.pending(only_prompts=False) == named
+
     async def test_the_longest_waiting_is_first(self, handles: Handles) -> None:
         """Pending sessions come in the order in which their oldest prompts were posted."""
         for session_id in ("a", "b", "c"):
