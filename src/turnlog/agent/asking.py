@@ -117,6 +117,10 @@ class Asking:
             await self._inbound.flush()
             await anyio.sleep(delay / 1000)
 
+    def body(self, header: Header) -> bytes:
+        """The request as it would be sent now."""
+        return bytes(self._encoder.encode(header, self._session.request_messages()))
+
     async def _send(
         self, header: Header, turn: int, step: int, attempt: int, *, forced: bool
     ) -> Answer:

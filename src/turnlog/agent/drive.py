@@ -169,6 +169,7 @@ class Drive:
             steps.enter_input()
             with steps.closing():
                 self._session.repair(reason=reason, end=end)
+            steps.settle()
         await self._inbound.flush()
 
     async def _watch(self, scope: anyio.CancelScope) -> None:

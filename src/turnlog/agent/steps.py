@@ -13,8 +13,9 @@ from turnlog.agent.asking import Answer, Asking
 from turnlog.agent.dispatch import Dispatch
 from turnlog.agent.results import SUSPENDED, tokens_spent
 from turnlog.agent.state import LATE, open_calls
+from turnlog.compaction.refused import Refused, is_about_media
 from turnlog.content import Content, Message, Source, Text, ToolCall, blocks, is_blank, user_message
-from turnlog.errors import CompactionFailed, ContextOverflow
+from turnlog.errors import CompactionFailed, ContextOverflow, RequestRefused
 from turnlog.events import EndReason, StepEnd, StepStart, ToolResult, TurnStart
 from turnlog.views.loop import LoopState, loop_fold
 
@@ -37,6 +38,7 @@ class Steps:
         self._choice: ToolChoice = choice
         self._input: tuple[Content, Waiting[Prompt] | None] | None = None  # not in the log yet
         self._dispatch: Dispatch | None = None
+        self._refused: Refused | None = None  # what the open step's requests were refused for
 
     @property
     def _state(self) -> LoopState:
@@ -88,6 +90,11 @@ class Steps:
         else:
             with self._dispatch.closing():
                 yield
+
+    def settle(self) -> None:
+        """The turn has ended in the log: what its last request was refused for is left out."""
+        if self._refused is not None:
+            self._refused.settle()
 
     def _limit(self) -> EndReason | None:
         agent = self._agent
@@ -159,13 +166,21 @@ class Steps:
         )
         turn, step = state.turn, state.step
         forced = choice == "required" and bool(agent.tools) and not agent.model.native_tools
-        header = asking.log_header(agent.header(choice), turn, step)
-        try:
-            return await asking.ask(header, turn, step, forced=forced)
-        except ContextOverflow as error:
-            await self._shrink(error)
-        header = asking.log_header(agent.header(choice), turn, step)  # a summary's may have come
-        return await asking.ask(header, turn, step, forced=forced)
+        self._refused = refused = Refused(self._session)
+        is_shrunk = False
+        while True:
+            header = asking.log_header(agent.header(choice), turn, step)
+            try:
+                return await asking.ask(header, turn, step, forced=forced)
+            except (ContextOverflow, RequestRefused) as error:
+                if is_about_media(error):
+                    if not refused.leave_out(error, asking.body(header)):
+                        raise
+                elif isinstance(error, ContextOverflow) and not is_shrunk:
+                    await self._shrink(error)
+                    is_shrunk = True
+                else:
+                    raise
 
     async def _shrink(self, error: ContextOverflow) -> None:
         """Make the request smaller that was refused, or say why that is not possible."""

@@ -118,7 +118,7 @@ class BasicCompactionEngine(CompactionEngine):
         reason: Reason = "switch" if task.is_switch else "threshold"
         pruned = self._prune(session)
         if not {"media", "bytes"}.isdisjoint(task.window.over(before)):
-            pruned += elide_images(session, task.nodes(), task.closed(), task.holds_media)
+            pruned += elide_images(session, task.closed(), task.holds_media)
         gauge = task.gauge()
         if pruned and not task.window.over(gauge):
             return _pruned(reason, pruned, before, gauge)
@@ -155,7 +155,7 @@ class BasicCompactionEngine(CompactionEngine):
         before = task.gauge()
         pruned = self._prune(session)
         if error.kind != "tokens":
-            pruned += elide_images(session, task.nodes(), task.closed())
+            pruned += elide_images(session, task.closed())
         gauge = task.gauge()
         if pruned and _has_shrunk(error.kind, before, gauge):
             return _pruned("overflow", pruned, before, gauge)

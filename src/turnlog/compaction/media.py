@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,33 +11,38 @@ from turnlog.content import Block, Image, Message, Text
 from turnlog.events import CompactionPrune, Replace, ToolResult
 
 if TYPE_CHECKING:
-    from turnlog.compaction.ranges import Nodes
     from turnlog.session import Session
 
 _TYPES = ("user/message", "context/message", "tool/result")
 
 
 def elide_images(
-    session: Session, nodes: Nodes, end: int, enough: Callable[[], bool] = lambda: False
+    session: Session,
+    seqs: Iterable[int],
+    enough: Callable[[], bool] = lambda: False,
+    which: Callable[[Image], bool] = lambda image: True,  # noqa: ARG005 - any image
 ) -> tuple[int, ...]:
-    """Replace the images of nodes by notes, oldest first; returns which nodes lost theirs.
+    """Replace images by notes, in the order of the nodes; returns which nodes lost theirs.
 
     Args:
         session: whose they are.
-        nodes: its surface.
-        end: the position before which images are looked for.
-        enough: whether the rest may stay. By default none may: which image a provider minds, its
-            answer seldom tells.
+        seqs: the nodes.
+        enough: whether the rest may stay.
+        which: which images may not. By default none may: which one a provider minds, its answer
+            seldom tells.
     """
     found: list[int] = []
-    for seq in nodes.seqs(0, end):
+    for seq in seqs:
         if enough():
             break
         event = session.event_at(seq)
         message = event.message
         if event.type not in _TYPES or message is None:
             continue
-        content = tuple(_noted(block, seq) for block in message.content)
+        content = tuple(
+            _note(block, seq) if isinstance(block, Image) and which(block) else block
+            for block in message.content
+        )
         if content == message.content:
             continue
         data = event.data
@@ -56,10 +61,8 @@ def _replace(session: Session, kind: str, seq: int, data: Message | ToolResult) 
     session.append(kind, data, **replaced)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-def _noted(block: Block, seq: int) -> Block:
-    if not isinstance(block, Image):
-        return block
-    kind = block.media_type or "image"
-    size = len(block.data or "")
+def _note(image: Image, seq: int) -> Block:
+    kind = image.media_type or "image"
+    size = len(image.data or "")
     said = f"{size} characters of base64" if size else "by its address"
-    return Text(f"[{kind}, {said}, left out here; the original is event {seq}]", block.extra)
+    return Text(f"[{kind}, {said}, left out here; the original is event {seq}]", image.extra)

@@ -91,6 +91,21 @@ class OpenStep:
         return self._start is None or cut == 0 or self._nodes.anchor(cut - 1) < self._start
 
 
+def closed(session: Session, open_step: int | None) -> tuple[int, ...]:
+    """The nodes that do not belong to the step that has not ended; costs what does.
+
+    Args:
+        session: whose they are.
+        open_step: the seq of that step's `step/start`.
+    """
+    surface = session.surface
+    seqs = surface.seqs
+    end = len(seqs)
+    while end and open_step is not None and surface.anchor(seqs[end - 1]) >= open_step:
+        end -= 1
+    return seqs[:end]
+
+
 class ToolPairs:
     """A call and its results, those that repair wrote too, are not separated.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnlog.compaction.meter import Gauge, measure, meter_of
-from turnlog.compaction.ranges import Nodes, OpenStep
+from turnlog.compaction.ranges import Nodes, closed
 from turnlog.compaction.state import COMPACTIONS, CompactionState
 from turnlog.compaction.tally import MeterState
 from turnlog.compaction.window import DEFAULT_WINDOW, Window, window_of
@@ -147,10 +147,6 @@ class Task:
         """The surface, now."""
         return Nodes(self.session, self.meter.nodes)
 
-    def closed(self) -> int:
-        """How many nodes come before the open step."""
-        nodes = self.nodes()
-        rule, cut = OpenStep(nodes, self.meter.open_step), len(nodes)
-        while not rule.allows(cut):
-            cut -= 1
-        return cut
+    def closed(self) -> tuple[int, ...]:
+        """The nodes that come before the open step."""
+        return closed(self.session, self.meter.open_step)

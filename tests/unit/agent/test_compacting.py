@@ -416,7 +416,7 @@ async def test_a_suspended_turn_is_left_as_it_is() -> None:
 async def test_a_session_that_was_refused_once_is_not_blocked_by_its_image() -> None:
     """What a provider does not take is left out of the next turn."""
     session = Session.create("s")
-    runner = agent(Fail("overflow-media"), Fail("overflow-media"), "fine")
+    runner = agent(Fail("overflow-media"), "fine")
     refused = await runner.run(session, ["look", Image("image/png", "A" * 4000)])
     assert refused.error is not None
     assert (await runner.run(session, "forget it")).text == "fine"
