@@ -14,7 +14,7 @@ import anyio
 from turnlog import _ambient
 from turnlog.agent.bodies import run_body
 from turnlog.agent.gate import DENIED, Gate, Item
-from turnlog.agent.tools import BadArguments, Tool, ToolAborted, as_content
+from turnlog.agent.tools import BadArguments, Tool, ToolAborted, as_content, calling
 from turnlog.errors import AdmissionError, TurnlogError
 from turnlog.events import ToolCallStart, ToolError, ToolResult
 
@@ -117,6 +117,7 @@ class Dispatch:
         start = ToolCallStart(call.id, call.name, call.arguments, self._turn, self._step)
         item.started = self._session.append("tool/call", start).seq
         await self._inbound.flush()
+        calling.set(self._session)  # in this task only
         try:
             said = await run_body(tool, item.args, partial(self._late, item))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the model reads what a tool raises

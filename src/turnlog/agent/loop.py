@@ -19,6 +19,7 @@ import msgspec
 from turnlog.agent.approval import Approver
 from turnlog.agent.asking import without_system
 from turnlog.agent.inbound import Inbound
+from turnlog.agent.recalling import recall_tool
 from turnlog.agent.results import TurnResult
 from turnlog.agent.state import system_node
 from turnlog.agent.tools import Tool, toolbox
@@ -54,6 +55,7 @@ class ReactLoopAgent:
         temperature, max_output_tokens, reasoning_effort: for the model, as far as it knows them.
         compaction: keeps requests within the model's window; by default a `BasicCompactionEngine`
             that asks the agent's own model for summaries.
+        recall: whether the model has a tool, `recall`, that finds what was compacted.
     """
 
     def __init__(  # noqa: PLR0913 - all optional
@@ -72,9 +74,10 @@ class ReactLoopAgent:
         max_output_tokens: int | None = None,
         reasoning_effort: str | None = None,
         compaction: CompactionEngine | None = None,
+        recall: bool = False,
     ) -> None:
         self.model: Model = _open(model)
-        self.tools = toolbox(tools)
+        self.tools = toolbox([*tools, recall_tool()] if recall else tools)
         self.system = system
         self.approver = approve
         self.max_steps = max(1, max_steps)

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import anyio.to_thread
 
-from turnlog.agent.tools import BadArguments, Tool
+from turnlog.agent.tools import BadArguments, Tool, calling
 from turnlog.compaction.recall import BUDGET, LIMIT, recall, told
 from turnlog.errors import InvalidSearch, NoMessage, NoSuchEvent
 from turnlog.events import AnyEvent
@@ -27,11 +27,13 @@ class _Stored(Protocol):
         ...
 
 
-def recall_tool(session: Session, *, budget: int = BUDGET, limit: int = LIMIT) -> Tool:
-    """A tool, for an agent on this session, that finds what a compaction took out of sight.
+def recall_tool(
+    session: Session | None = None, *, budget: int = BUDGET, limit: int = LIMIT
+) -> Tool:
+    """A tool that finds what a compaction took out of sight.
 
     Args:
-        session: the session that is searched.
+        session: the session that is searched; None: the one in which it is called.
         budget: characters of recalled text in one result, about.
         limit: messages in one result.
     """
@@ -47,9 +49,10 @@ def recall_tool(session: Session, *, budget: int = BUDGET, limit: int = LIMIT) -
         if (seq < 0) is (not query.strip()) or offset < 0:
             msg = "expected either query or seq, and an offset of 0 or more"
             raise BadArguments(msg)
-        events = await session.read_events() if isinstance(session, _Stored) else None
+        searched = calling.get() if session is None else session
+        events = await searched.read_events() if isinstance(searched, _Stored) else None
         wanted = query if seq < 0 else seq
-        find = partial(recall, session, wanted, limit=limit, events=events)
+        find = partial(recall, searched, wanted, limit=limit, events=events)
         try:
             hits = await anyio.to_thread.run_sync(find)
         except (InvalidSearch, NoSuchEvent, NoMessage) as error:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Literal, TypeAlias, TypeGuard, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, cast, get_type_hints
 
 import msgspec
 
@@ -21,10 +22,16 @@ from turnlog.errors import TurnlogError
 from turnlog.events import ToolSchema
 from turnlog.records import plain
 
+if TYPE_CHECKING:
+    from turnlog.session import Session
+
 Approve: TypeAlias = (
     Literal["always", "ask", "never"]
     | Callable[[dict[str, Any]], "str | bool | Awaitable[str | bool]"]
 )
+calling: Final[ContextVar[Session]] = ContextVar("calling")
+"""The session whose call is running, for a body that needs it."""
+
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _NO_OUTPUT = "(no output)"
 

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.agent.scenes import agent, results
-from turnlog import Session, open_store
+from turnlog import ReactLoopAgent, Session, open_store
 from turnlog.agent.recalling import NOTHING, recall_tool
+from turnlog.agent.tools import InvalidTool
 from turnlog.compaction.recall import BUDGET, into_context, recall, text_of, told
 from turnlog.content import Reasoning, Text, ToolCall
 from turnlog.errors import InvalidSearch, NoMessage, NoSuchEvent, NotLoaded
-from turnlog.models.scripted import Call
+from turnlog.models.scripted import Call, ScriptedModel
 from turnlog.stores.live import RECORD_EVERY
 from turnlog.testing.builders import Author
 from turnlog.testing.strategies import histories
@@ -248,6 +249,21 @@ async def test_a_model_recalls_by_words_and_by_seq() -> None:
     assert "either query or seq" in said[3]
     assert "77" in said[4]
     assert "expected a word" in said[5]
+
+
+async def test_an_agent_gives_its_model_the_tool() -> None:
+    """In each session it finds what was said there; a tool of the same name is refused."""
+    model = ScriptedModel([Call("recall", {"query": "key"}), "thanks"] * 2)
+    made = ReactLoopAgent(model, recall=True)
+    for place in ("the mat", "the pot"):
+        session = compacted(f"the key is under {place}", "ok")
+        await made.run(session, "find it")
+        assert [text for _, text, _ in results(session)] == [
+            f"Recalled from event 0 (user):\nthe key is under {place}"
+        ]
+    assert b'"recall"' in model.requests[0]
+    with pytest.raises(InvalidTool, match="two tools are called 'recall'"):
+        ReactLoopAgent(model, recall=True, tools=[recall_tool()])
 
 
 async def test_the_tool_reads_from_the_store_what_is_not_in_memory(tmp_path: Path) -> None:
