@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from turnlog.stores.mysql.diagnosis import diagnose
 from turnlog.stores.server.driver import Fault, Trouble
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from turnlog.stores.server.dialect import Kind, Table, Term
     from turnlog.stores.server.driver import Connection
+    from turnlog.stores.upkeep import Diagnosed
 
 _TEXT = "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 _TERMS = "LONGTEXT CHARACTER SET ascii COLLATE ascii_bin"
@@ -23,10 +25,6 @@ TYPES: dict[Kind, str] = {
     "text": _TEXT,
     "terms": _TERMS,
 }
-_LONGEST = 40  # bytes of a term: InnoDB leaves out words of more than 84 letters
-_REPEATS = 20  # of a term in one text: more of them would not make it better
-_ROOM = 1 << 20  # letters of one text's words
-_EVERY = "ffff"  # in a text with more: no term looks so
 _MIGRATING = "CONCAT('turnlog ', SHA1(DATABASE()))"  # a lock of the server's, not of the database's
 _PATIENCE = 50  # seconds; less than a statement may take
 
@@ -55,7 +53,6 @@ class MySqlDialect:
         ]
         columns.append(f"PRIMARY KEY ({', '.join(table.key)})")
         columns += [f"FULLTEXT KEY {c.name} ({c.name})" for c in table.columns if c.kind == "terms"]
-        columns += [f"FULLTEXT KEY ({c.name})" for c in table.columns if c.kind == "terms"]
         options = "ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
         return [f"CREATE TABLE IF NOT EXISTS {table.name} ({', '.join(columns)}) {options}"]
 
@@ -85,48 +82,6 @@ class MySqlDialect:
         return statement, (lease, *values, holder)
 
     def terms(self, found: Sequence[str]) -> str:
-        """Words that no parser splits, leaves out as short or frequent, or takes for operators."""
-        count: dict[str, int] = {}
-        said: list[str] = []
-        for term in found:
-            count[term] = count.get(term, 0) + 1
-            if count[term] <= _REPEATS:
-                said.append(_word(term))
-        return " ".join(said) if sum(map(len, said)) <= _ROOM else _EVERY
-
-    def ask(
-        self, wanted: Sequence[Sequence[Term]], within: tuple[bytes, int, int] | None, most: int
-    ) -> tuple[str, tuple[Any, ...]]:
-        """In boolean mode; InnoDB does not ask how long a text is, which is done here."""
-        groups = (" ".join(_word(t.text) + "*" * t.prefix for t in group) for group in wanted)
-        said = " ".join(f"+({group})" for group in groups)
-        where = "" if within is None else "AND session = ? AND seq >= ? AND seq < ?"
-        query = f"""
-            SELECT session, seq, MATCH (words) AGAINST (? IN BOOLEAN MODE) / LN(2 + length) AS score
-            FROM search_words WHERE MATCH (words) AGAINST (? IN BOOLEAN MODE) {where}
-            ORDER BY score DESC, seq DESC, session LIMIT ?
-        """  # noqa: S608 - constants
-        asked = f"({said}) {_EVERY}"
-        return query, (asked, asked, *(() if within is None else within), most)
-
-    @asynccontextmanager
-    async def migrating(self, db: Connection) -> AsyncGenerator[None]:
-        """Hold a lock of the server's; it goes with the connection, too."""
-        ((got,),) = await db.fetch(f"SELECT GET_LOCK({_MIGRATING}, {_PATIENCE})")
-        if got != 1:
-            raise Fault(Trouble.BUSY, "another process makes the tables, and is not done")
-        try:
-            yield
-        finally:
-            if db.alive:
-                await db.fetch(f"SELECT RELEASE_LOCK({_MIGRATING})")
-
-
-def _word(term: str) -> str:
-    """A term in letters and digits; of a long one only the beginning counts."""
-    return term.encode()[:_LONGEST].hex()
-
-    def terms(self, found: Sequence[str]) -> str:
         """The terms as words that InnoDB indexes."""
         counts = Counter(map(_word, found))
         words = " ".join(" ".join([word] * min(n, _TIMES)) for word, n in counts.items())
@@ -148,6 +103,22 @@ def _word(term: str) -> str:
         """  # noqa: S608 - constants
         bounds = () if within is None else within
         return query, (said, f"({said}) {_EVERY}", *bounds, most)
+
+    @asynccontextmanager
+    async def migrating(self, db: Connection) -> AsyncGenerator[None]:
+        """Hold a lock of the server's; it goes with the connection, too."""
+        ((got,),) = await db.fetch(f"SELECT GET_LOCK({_MIGRATING}, {_PATIENCE})")
+        if got != 1:
+            raise Fault(Trouble.BUSY, "another process makes the tables, and is not done")
+        try:
+            yield
+        finally:
+            if db.alive:
+                await db.fetch(f"SELECT RELEASE_LOCK({_MIGRATING})")
+
+    async def diagnose(self, db: Connection) -> list[Diagnosed]:
+        """The version, and what of its settings is not safe, or not enough."""
+        return await diagnose(db)
 
 
 def _word(term: str) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from turnlog.stores.postgres.diagnosis import diagnose
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from turnlog.stores.server.dialect import Kind, Table, Term
     from turnlog.stores.server.driver import Connection
+    from turnlog.stores.upkeep import Diagnosed
 
 TYPES: dict[Kind, str] = {
     "key": "bytea",
@@ -123,6 +126,10 @@ class PostgresDialect:
         """  # noqa: S608 - constants
         bounds = () if within is None else within
         return query, (f"({said}) | {_EVERY}", said, *bounds, max(_RANKED, most), most)
+
+    async def diagnose(self, db: Connection) -> list[Diagnosed]:
+        """The version, what of its settings is not safe, what we may do."""
+        return await diagnose(db)
 
 
 def _insert(table: Table) -> str:

@@ -12,12 +12,14 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from turnlog.stores.postgres.bell import PostgresBell
 from turnlog.stores.postgres.dialect import TYPES, PostgresDialect
 from turnlog.stores.postgres.faults import faults
+from turnlog.stores.server.driver import Fault, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from turnlog.stores.server.dialect import Dialect, Table
 
+OLDEST = 12
 CONNECT_TIMEOUT = 10
 COMMAND_TIMEOUT = 90  # the server's own limit should be the first
 _AT_ONCE = 32 << 20  # bytes of the rows of one statement
@@ -160,12 +162,18 @@ class PostgresDriver:
 
     async def _connect(self, **settings: str) -> Any:
         with faults():
-            return await _connect(
+            raw = await _connect(
                 self._dsn,
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=COMMAND_TIMEOUT,
                 server_settings={**self._settings, **settings},
             )
+        version = raw.get_server_version()
+        if version.major < OLDEST:
+            raw.terminate()
+            hint = f"PostgreSQL {version.major} is too old: turnlog needs {OLDEST} or later"
+            raise Fault(Trouble.REFUSED, f"version {version.major}.{version.minor}", hint=hint)
+        return raw
 
     async def connect(self) -> PostgresConnection:
         """A new connection."""

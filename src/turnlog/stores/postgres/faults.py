@@ -36,6 +36,20 @@ _BY_CLASS = {
     "54": Trouble.TOO_LARGE,
 }
 
+# SQLSTATE -> what to do about it.
+_HINTS = {
+    "28P01": "the password is not this user's: give it in the URL, in PGPASSWORD or in ~/.pgpass",
+    "28000": "the server lets this user not in from here: see the role and pg_hba.conf",
+    "3D000": "there is no such database: createdb makes one",
+    "3F000": "there is no such schema: CREATE SCHEMA makes one, search_path in the URL names it",
+    "42501": "this user lacks a privilege: GRANT SELECT, INSERT, UPDATE, DELETE on the tables, and "
+    "USAGE on the schema, or run turnlog migrate as the tables' owner",
+    "53100": "the server's disk is full: free some space, and try again",
+    "53300": "the server has no connection left: raise max_connections, or let fewer processes "
+    "connect",
+    "57P03": "the server is starting or stopping: try again in a moment",
+}
+
 
 def trouble_of(error: Exception) -> Trouble:
     """What kind of trouble an exception of asyncpg's, or of its connection's, is."""
@@ -65,4 +79,4 @@ def faults() -> Generator[None]:
     ) as error:
         code = getattr(error, "sqlstate", None) or ""
         said = str(error) or type(error).__name__
-        raise Fault(trouble_of(error), said, code) from error
+        raise Fault(trouble_of(error), said, code, _HINTS.get(code, "")) from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from turnlog.stores.server.driver import Connection
+    from turnlog.stores.upkeep import Diagnosed
 
 Kind: TypeAlias = Literal["key", "int", "bytes", "text", "terms"]
 """Of a column. key: 16 bytes; int: 64 bits, signed; bytes: up to 1 GiB; text: ASCII, compared byte
@@ -128,4 +129,8 @@ class Dialect(Protocol):
             within: only a session with this key, from one seq to before another.
             most: how many to give.
         """
+        ...
+
+    async def diagnose(self, db: Connection) -> list[Diagnosed]:
+        """What there is to say of the server: its version, how durable it is, what we may do."""
         ...

@@ -36,12 +36,14 @@ class Fault(Exception):
     Attributes:
         trouble: what it is.
         code: the server's own code for it (SQLSTATE, error number), or "".
+        hint: what to do about it, in words that fit this database, or "".
     """
 
-    def __init__(self, trouble: Trouble, said: str, code: str = "") -> None:
+    def __init__(self, trouble: Trouble, said: str, code: str = "", hint: str = "") -> None:
         super().__init__(said)
         self.trouble = trouble
         self.code = code
+        self.hint = hint
 
     def __str__(self) -> str:
         said = super().__str__()

@@ -32,7 +32,7 @@ def failure(fault: Fault, doing: str, kind: type[StoreError] = StoreError) -> St
         doing: what was being done, at least to which store.
         kind: the class of the error that is returned.
     """
-    said = _SAID[fault.trouble]
+    said = fault.hint or _SAID[fault.trouble]
     return kind(f"{doing}: {said} [{fault}]" if said else f"{doing}: {fault}")
 
 

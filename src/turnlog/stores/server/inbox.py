@@ -120,7 +120,7 @@ class Inbox:
         await self._pool.patiently(work)
 
     async def pending(self, most: int) -> list[str]:
-        """The sessions whose inbox holds a prompt, the longest waiting first; `kinds` has `most`."""
+        """Sessions whose inbox holds a prompt, the longest waiting first; `kinds` has `most`."""
 
         async def work() -> list[str]:
             async with self._pool.connection() as db:

@@ -8,11 +8,12 @@ under the key of the session at the root of a family of forks, which share them.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from turnlog.errors import StoreError, UnsupportedVersion
 from turnlog.stores.server.dialect import Column, Table
 from turnlog.stores.server.driver import Fault, Trouble
+from turnlog.stores.upkeep import Migration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,14 +141,6 @@ STEPS: Sequence[Step] = (
 """Step i makes version i + 1 of version i; an empty database has version 0."""
 
 VERSION = len(STEPS)
-
-
-class Migration(NamedTuple):
-    """What brings a database from one version to another; nothing, when they are the same."""
-
-    before: int
-    after: int
-    statements: Sequence[str]
 
 
 def statements_of(dialect: Dialect, steps: Sequence[Step]) -> list[str]:

@@ -7,6 +7,7 @@ writing, `reading` and `decoding`, `listing` and `inbox`, `tailing` for waiting.
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,14 +23,14 @@ from turnlog.stores.server.leases import LEASE, Leases
 from turnlog.stores.server.listing import Listing
 from turnlog.stores.server.pool import PATIENCE, Pool
 from turnlog.stores.server.reading import Reader
-from turnlog.stores.server.schema import key_of, may_not_migrate, migrate
+from turnlog.stores.server.schema import key_of, may_not_migrate, migrate, plan
 from turnlog.stores.server.searching import Searching
 from turnlog.stores.server.tailing import Tailing
 from turnlog.stores.server.writing import Tenure, Writing
 from turnlog.stores.sql.heads import read_header, stored_id
-
 from turnlog.stores.sql.kinds import most_of
 from turnlog.stores.upkeep import Diagnosed
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
@@ -48,11 +49,13 @@ if TYPE_CHECKING:
     )
     from turnlog.stores.searching import Hit, Search
     from turnlog.stores.server.driver import Connection, Driver
+    from turnlog.stores.upkeep import Migration
 
 T = TypeVar("T")
 
 _READERS = 4
 _WRITERS = 2  # one commits, while the other renews leases or posts
+_FAR = 0.05  # seconds to a server that are many
 _PATIENCE_AT_OPENING = 2.0  # seconds: who typed a wrong name is to be told soon
 
 
@@ -112,6 +115,12 @@ class ServerStore:
         """Connect; makes the tables unless they are there."""
         if self._open is not None:
             return
+        await self._at_once(lambda db: migrate(db, self._driver.dialect, self.url))
+        self._open = _Open(self._driver, self._lease, self._patience)
+        self._open.leases.start()
+
+    async def _at_once(self, call: Callable[[Connection], Awaitable[T]]) -> T:
+        """Call it with a connection of its own, and say why if none is to be had."""
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -119,21 +128,35 @@ class ServerStore:
             raise StoreError(msg) from None
         pool = Pool(self._driver, 1, min(_PATIENCE_AT_OPENING, self._patience))
 
-        async def work() -> None:
+        async def work() -> T:
             async with pool.connection() as db:
-                await migrate(db, self._driver.dialect, self.url)
+                try:
+                    return await call(db)
+                except Fault as fault:
+                    raise may_not_migrate(fault, self.url) or fault from fault
 
         try:
             with translated(self.url):
-                try:
-                    await pool.patiently(work)
-                except Fault as fault:
-                    raise may_not_migrate(fault, self.url) or fault from fault
+                return await pool.patiently(work)
         finally:
             with anyio.CancelScope(shield=True):
                 await pool.close()
-        self._open = _Open(self._driver, self._lease, self._patience)
-        self._open.leases.start()
+
+    async def migrate(self, *, dry_run: bool = False) -> Migration:
+        """Bring the tables to the newest version, or say what would do so."""
+        does = plan if dry_run else migrate
+        return await self._at_once(lambda db: does(db, self._driver.dialect, self.url))
+
+    async def diagnose(self) -> list[Diagnosed]:
+        """What there is to say of the server."""
+        started = time.monotonic()
+        await self._read(lambda db, _: db.fetch("SELECT 1"))
+        took = time.monotonic() - started
+        slow = took > _FAR
+        said = f"answers in {took * 1000:.1f} ms"
+        said += ": every flush takes several times that; is it far away?" if slow else ""
+        found = [Diagnosed("server", "warning" if slow else "ok", said)]
+        return found + await self._read(lambda db, _: self._driver.dialect.diagnose(db))
 
     async def close(self) -> None:
         """Give back what was claimed, and disconnect."""

@@ -145,18 +145,21 @@ class Tailing:
     async def _watch(self) -> None:
         """Look while anyone waits."""
         loop = asyncio.get_running_loop()
+        all_at = loop.time()  # when all were looked at, whoever calls meanwhile
         while self._waiters:
             try:
                 heard = await self._bell_that_rings() is not None
                 pace = WITH_BELL if heard else WITHOUT
-                started = loop.time()
                 await self._look()
                 await asyncio.sleep(pace.least)
                 try:
-                    async with asyncio.timeout_at(started + pace.most):
+                    async with asyncio.timeout_at(all_at + pace.most):
                         await self._call.wait()
                 except TimeoutError:
+                    pass  # nobody called
+                if loop.time() >= all_at + pace.most:
                     self._due |= self._waiters.keys()
+                    all_at = loop.time()
             except Fault:
                 self._pool.forget()
                 self._due |= self._waiters.keys()

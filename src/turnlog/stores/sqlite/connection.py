@@ -19,7 +19,8 @@ from turnlog import _ambient
 from turnlog.errors import ForkedProcess, StoreClosed, StoreError
 from turnlog.stores.jsonl.files import open_file
 from turnlog.stores.sqlite.driver import Connection, connect
-from turnlog.stores.sqlite.schema import migrate, version_of
+from turnlog.stores.sqlite.schema import STEPS, VERSION, migrate, version_of
+from turnlog.stores.upkeep import Migration
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -92,6 +93,18 @@ class Database:
             self._open_readable()
         self._file = self._identity()
         self._open = True
+
+    def plan(self) -> Migration:
+        """What opening would do to the schema; changes nothing. Raises as `open`."""
+        version = 0
+        if self.path.exists():
+            self._pid, self._immutable = _ambient.process_id(), False
+            db = self._connect(apsw.SQLITE_OPEN_READONLY)
+            try:
+                version = version_of(db, self.url)
+            finally:
+                db.close()
+        return Migration(version, VERSION, [text for step in STEPS[version:] for text in step])
 
     def _open_writable(self) -> None:
         db = self._connect(apsw.SQLITE_OPEN_READWRITE)

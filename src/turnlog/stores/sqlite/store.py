@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     )
     from turnlog.stores.searching import Hit, Search
     from turnlog.stores.sqlite.driver import Connection
+    from turnlog.stores.upkeep import Migration
 
 T = TypeVar("T")
 
@@ -89,6 +90,15 @@ class SqliteStore:
                 await to_thread.run_sync(self._database.open)
             self._readers = anyio.CapacityLimiter(_READERS)
             self._writer = anyio.CapacityLimiter(1)
+
+    async def migrate(self, *, dry_run: bool = False) -> Migration:
+        """Bring the file's schema to the newest version, or say what would do so."""
+        with translated(self.url):
+            planned = await to_thread.run_sync(self._database.plan)
+        if not dry_run and planned.before != planned.after:
+            await self.open()
+            await self.close()
+        return planned
 
     async def close(self) -> None:
         """Give back what was claimed, and disconnect."""
