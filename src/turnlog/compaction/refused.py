@@ -2,7 +2,7 @@
 
 One image too wide or broken makes a provider refuse every request that has it. It becomes a note on
 the surface; the original stays in the log. Which one is meant, an answer may say by its place in
-the request; it may also blame the wrong one, so that the next refusal costs all of them.
+the request; it may also blame the wrong one, so the next refusal leaves out all that are older.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from turnlog.compaction.meter import METER
 from turnlog.compaction.ranges import closed
 from turnlog.content import Failure, Image
 from turnlog.errors import ContextOverflow, ModelError, RequestRefused
+from turnlog.events import Replace
 
 if TYPE_CHECKING:
     from turnlog.session import Session
@@ -35,6 +36,7 @@ class Refused:
         self._session = session
         self._tries = 0  # 1: what was blamed is left out; 2: all that may be
         self._blamed: frozenset[str] | None = None  # what the step failed of at last
+        self._taken: tuple[int, ...] = ()  # what nobody had blamed
 
     def leave_out(self, error: ModelError, body: bytes) -> bool:
         """Leave out of the next request what was refused; whether there is another one to try.
@@ -50,17 +52,35 @@ class Refused:
         if self._tries == 0 and self._elide(nodes, blamed):
             self._tries = 1
             return True
-        if self._tries < 2 and elide_images(self._session, nodes):
+        if self._tries < 2:
             self._tries = 2
-            return True
+            self._taken = elide_images(self._session, nodes)
+            if self._taken:
+                return True
         self._blamed = blamed
         return False
 
     def settle(self) -> None:
-        """If the step has failed of it all the same: leave out what it kept until now."""
+        """If the step has failed of it all the same: leave out what it kept until now.
+
+        When that is what was blamed, the others are innocent and come back.
+        """
         nodes = self._session.surface.seqs
-        if self._blamed is not None and not self._elide(nodes, self._blamed):
+        if self._blamed is None:
+            return
+        if not self._elide(nodes, self._blamed):
             elide_images(self._session, nodes)
+            return
+        for seq in self._taken:
+            self._put_back(seq)
+
+    def _put_back(self, seq: int) -> None:
+        session = self._session
+        note, event = session.surface.shadowed_by(seq), session.event_at(seq)
+        if note is None or note not in session.surface:
+            return
+        append: Any = session.append  # any type: what the overloads would tell apart
+        append(event.type, event.data, surface_op=Replace(note, note), source_event_seqs=[note])
 
     def _elide(self, nodes: Iterable[int], blamed: frozenset[str]) -> tuple[int, ...]:
         return elide_images(
