@@ -252,8 +252,6 @@ async def test_a_locked_file_fails_visibly_and_work_goes_on(tmp_path: Path) -> N
                 await store.create(header("b"))
             with pytest.raises(WriteFailed):
                 await store.reseed(claim, header("a"))
-            with pytest.raises(StoreError):
-                await store.release(claim)
             assert_same((await store.load("a")).events, notes(0, 1))
             db.execute("ROLLBACK")
         assert list(await store.commit([Batch(claim, notes(1, 1))])) == [None]
@@ -261,6 +259,38 @@ async def test_a_locked_file_fails_visibly_and_work_goes_on(tmp_path: Path) -> N
         await store.release(claim)
         with pytest.raises(StaleWriter):
             await commit(store, claim, notes(2, 1))
+    finally:
+        await store.close()
+
+
+async def test_a_session_that_could_not_be_given_back_is_free(tmp_path: Path) -> None:
+    """Where giving back failed, this handle can claim it again, and gives it back for others."""
+    for session_id in "ab":
+        await write(tmp_path, session_id)
+    store = SqliteStore(tmp_path / FILE, patience=0.05)
+    await store.open()
+    try:
+        first, second = await store.claim("a", FIRST), await store.claim("b", FIRST)
+        with connected(tmp_path) as db:
+            db.execute("BEGIN IMMEDIATE")
+            for claim in (first, second):
+                with pytest.raises(StoreError, match="holds the file's lock"):
+                    await store.release(claim)
+            db.execute("ROLLBACK")
+        (refused,) = await store.commit([Batch(first, notes(0, 1))])
+        assert isinstance(refused, StaleWriter)
+        again = await store.claim("a", SECOND)
+        await commit(store, again, notes(0, 1))
+        with pytest.raises(SessionInUse):
+            await store.claim("a", SECOND)
+        async with opened(tmp_path) as other:
+            for session_id in "ab":
+                with pytest.raises(SessionInUse):
+                    await other.claim(session_id, FIRST)
+            await store.release(first)
+            await other.claim("b", FIRST)
+            with pytest.raises(SessionInUse):
+                await other.claim("a", FIRST)
     finally:
         await store.close()
 

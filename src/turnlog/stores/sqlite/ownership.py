@@ -64,6 +64,13 @@ class Handles:
                 raise StoreError(msg)
         return self._lock.path.name.removesuffix(_SUFFIX)
 
+    def is_own(self, held: bytes | None) -> bool:
+        """Whether `sessions.owner` names this handle."""
+        known = _read(held)
+        if known is None or self._lock is None:
+            return False
+        return known[0] == self._lock.path.name.removesuffix(_SUFFIX)
+
     def lives(self, name: str) -> bool:
         """Whether the handle of that name is still open."""
         if not name.isalnum():

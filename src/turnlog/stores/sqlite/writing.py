@@ -51,6 +51,7 @@ _ADD_EVENT = """
     VALUES (? | ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _ADD_CHUNKS = "INSERT INTO chunks (id, last, message, data, sum) VALUES (? | ?, ?, ?, ?, ?)"
+_ADD_STREAM = "INSERT INTO streams (id, last, message, data, sum) VALUES (? | ?, ?, ?, ?, ?)"
 _ADD_BLOB = "INSERT INTO blobs (hash, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _KEEP_RECORD = "INSERT OR REPLACE INTO records (session, seq, data) VALUES (?, ?, ?)"
 _GUILTY = (apsw.ConstraintError, apsw.CorruptError, apsw.MismatchError, apsw.TooBigError)
@@ -64,16 +65,18 @@ class Tenure:
     Attributes:
         no: the session's number.
         attempt: the chunks of the attempt that is running.
+        given_up: it was to be given back, which may have failed.
         unsettled: the last commit failed, and it is not known whether it was done all the same.
     """
 
-    __slots__ = ("_header", "attempt", "no", "session_id", "token", "unsettled")
+    __slots__ = ("_header", "attempt", "given_up", "no", "session_id", "token", "unsettled")
 
     def __init__(self, no: int, session_id: str, token: int) -> None:
         self.no = no
         self.session_id = session_id
         self.token = token
         self.attempt = Attempt()
+        self.given_up = False
         self.unsettled = False
         self._header: tuple[bytes, SessionHeader] | None = None
 
@@ -149,20 +152,30 @@ class Writing:
         """Become the session's one writer; the claim's handle is a `Tenure`."""
         with self._database.writing() as db:
             no = self._reader.head(db, session_id).no
-            (held,) = db.execute("SELECT owner FROM sessions WHERE no = ?", (no,)).fetchone()
-            token = take(db, no, session_id, held, self._handles, owner, steal=steal)
+            query = "SELECT owner, token FROM sessions WHERE no = ?"
+            held, last = db.execute(query, (no,)).fetchone()
+            left = self._handles.is_own(held) and not self._holds(no, last)
+            token = take(db, no, session_id, held, self._handles, owner, steal=steal or left)
         tenure = Tenure(no, session_id, token)
         self._tenures.add(tenure)
         return Claim(session_id, token, tenure)
 
+    def _holds(self, no: int, token: int) -> bool:
+        """Whether this handle has that claim; else it was lost between a COMMIT and its answer."""
+        claims = ((one.no, one.token) for one in self._tenures if not one.given_up)
+        return (no, token) in claims
+
     def release(self, claim: Claim) -> None:
-        """Give a session back, unless the claim was lost."""
+        """Give a session back, unless the claim was lost; also those that it failed for before."""
         tenure = claim.handle
         if tenure in self._tenures:
+            tenure.given_up = True
+            due = {one for one in self._tenures if one.given_up}
             with self._database.writing() as db:
-                give_back(db, tenure.no, tenure.token)
+                for one in due:
+                    give_back(db, one.no, one.token)
                 _give_space_back(db)
-            self._tenures.discard(tenure)
+            self._tenures -= due
 
     def release_all(self) -> None:
         """Give back what was claimed."""
@@ -189,7 +202,7 @@ class Writing:
 
     def _tenure_of(self, claim: Claim) -> Tenure:
         tenure = claim.handle
-        if tenure not in self._tenures:
+        if tenure not in self._tenures or tenure.given_up:
             msg = f"session {claim.session_id!r}: the claim was given back"
             raise StaleWriter(msg)
         return tenure
@@ -271,17 +284,19 @@ class Writing:
             )
             raise StaleWriter(msg)
         no, base = tenure.no, tenure.no << SEQ_BITS
-        events, chunks, blobs = planned.rows
+        events, _, blobs = planned.rows
+        streamed = [run.row for run in planned.runs]
         size = -sum(len(row.data) + _OVERHEAD for row in planned.repacked)
         if planned.repacked:
             gone = ((base | row.first,) for row in planned.repacked)
-            db.executemany("DELETE FROM chunks WHERE id = ?", gone)
+            db.executemany("DELETE FROM streams WHERE id = ?", gone)
         if events:
             db.executemany(_ADD_EVENT, ((base, *row) for row in events))
             size += sum(len(row[3]) for row in events) + _OVERHEAD * len(events)
-        if chunks:
-            db.executemany(_ADD_CHUNKS, ((base, *row) for row in chunks))
-            size += sum(len(row.data) + _OVERHEAD for row in chunks)
+        for statement, runs in ((_ADD_CHUNKS, planned.settled), (_ADD_STREAM, streamed)):
+            if runs:
+                db.executemany(statement, ((base, *row) for row in runs))
+                size += sum(len(row.data) + _OVERHEAD for row in runs)
         for key, data in blobs.items():
             db.execute(_ADD_BLOB, (key, data))
             size += len(data) if db.changes() else 0
