@@ -197,9 +197,11 @@ def _free_port() -> int:
 def _programs() -> tuple[str, str] | None:
     """MariaDB's server, and what makes a data folder for it."""
     path = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"))
-    found = [shutil.which(name, path=path) for name in ("mariadbd", "mariadb-install-db")]
-    server, installer = found
-    return None if server is None or installer is None else (server, installer)
+    server, installer, its_help = (
+        shutil.which(name, path=path)
+        for name in ("mariadbd", "mariadb-install-db", "my_print_defaults")
+    )
+    return (server, installer) if server and installer and its_help else None
 
 
 @cache
@@ -217,7 +219,7 @@ def server(**options: str) -> Server:
     """
     programs = _programs()
     if programs is None:
-        reason = "no MariaDB: mariadbd and mariadb-install-db are not on the PATH"
+        reason = "no MariaDB: mariadbd, mariadb-install-db or my_print_defaults is not on the PATH"
         if os.environ.get("TURNLOG_REQUIRE_SERVERS") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
