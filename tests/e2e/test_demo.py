@@ -234,7 +234,7 @@ def event_tampered(patch: pytest.MonkeyPatch, show: Show) -> None:
         event = next(event for event in reader.events if said in event.raw)
         edited = event_from_dict(json.loads(encode_event(event).replace(said, other)))
         ((seq, *_, data, _, _, _, _, checksum),) = to_rows([edited]).events
-        db = apsw.Connection(str(show.folder / "sessions.db"))
+        db: Any = apsw.Connection(str(show.folder / "sessions.db"))
         db.execute(
             "UPDATE events SET data = ?, sum = ? WHERE seq = ? "
             "AND session = (SELECT no FROM sessions WHERE id = ?)",
