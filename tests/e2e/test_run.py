@@ -213,6 +213,7 @@ def test_a_failed_attempt_does_not_count(folder: Path) -> None:
         (["hi", "--tool-choice", "required"], "needs a --tool"),
         (["hi", "--tool-choice", "maybe"], "maybe"),
         (["hi", "--max-steps", "0"], "expected 1 or more, got 0"),
+        (["hi", "--context-window", "0"], "--context-window: expected 1 or more, got 0"),
         (["hi", "--max-output-tokens", "-1"], "expected 1 or more, got -1"),
         ([" "], "the prompt is empty"),
         ([], "expected a PROMPT"),
@@ -274,6 +275,31 @@ def test_prompts_that_wait_are_run(folder: Path) -> None:
     result = turnlog("run", "--session", "s", "--model", write_script(folder, "one", "two"))
     assert (result.status, result.out) == (0, "one\ntwo\n")
     assert result.err.splitlines()[:2] == ["[prompt] first", "[prompt] second"]
+    assert_sound("s")
+
+
+# -- a long conversation -----------------------------------------------------------------------
+
+
+def test_what_does_not_fit_is_compacted_and_recalled(folder: Path) -> None:
+    """It says so in a line; with --recall the model finds what it no longer sees."""
+    run = ["run", "--session", "s", "--context-window", "2000", "--recall"]
+    long = "plain words that say nothing much " * 90
+    for prompt in ("The key is under the mat.", "two", "three"):
+        turnlog(*run, prompt, "--model", write_script(folder, long))
+    summary = "## Goals\n- talk"
+    model = write_script(folder, summary, [call("recall", query="key")], "Under the mat.")
+    result = turnlog(*run, "Where is it?", "--model", model)
+    assert (result.status, result.out) == (0, "Under the mat.\n")
+    lines = [line for line in result.err.splitlines() if line.startswith("[")]
+    assert lines[0].startswith("[compacting] the next request has about ")
+    assert lines[0].endswith(" of 2000 tokens")
+    assert lines[1].startswith("[compacted] to about ")
+    assert lines[2] == '[call c1] recall {"query":"key"}'
+    assert lines[3].startswith(
+        "[result c1] Recalled from event 2 (user):\\nThe key is under the mat."
+    )
+    assert "--context-window 2000 --recall PROMPT" in result.err
     assert_sound("s")
 
 

@@ -249,6 +249,39 @@ def test_chat(folder: Path) -> None:
     assert_sound("s")
 
 
+def test_compacting_in_chat(folder: Path) -> None:
+    """/compact does it at once, with a wish; from elsewhere it is done too; Ctrl-C cancels it."""
+    long = "plain words that say nothing much and take their room " * 40
+    summary = "## Goals\n- ship it"
+    model = write_script(folder, long, long, summary, long, summary, long, [HANG])
+    words = ["chat", "--model", model, "--session", "s", "--context-window", "4000", "--recall"]
+    with on_terminal(*words) as (chat, terminal):
+        chat.until("> ")
+        for prompt in ("one", "two"):
+            typed(terminal, f"{prompt}\n")
+            chat.until("take their room", "\n> ")
+        typed(terminal, "/compact keep the schema\n")
+        chat.until("[compacting] the next request has about", "of 4000 tokens")
+        chat.until("[compacted] to about", "> ")
+        typed(terminal, "three\n")
+        chat.until("take their room", "\n> ")
+        done("compact", "s")
+        chat.until("[compact]", "[compacted] to about", "> ")
+        typed(terminal, "four\n")
+        chat.until("take their room", "\n> ")
+        typed(terminal, "/compact\n")
+        chat.until("[compacting]")
+        typed(terminal, "\x03")
+        chat.until("[not compacted] it was cancelled", "> ")
+        typed(terminal, "\x04")
+        chat.until("turnlog chat --session s", "--context-window 4000 --recall")
+        assert chat.status() == 0
+    found = done("compactions", "s", "--json").values
+    assert [each["status"] for each in found] == ["done", "done", "failed"]
+    assert found[0]["instruction"] == "keep the schema"
+    assert_sound("s")
+
+
 @pytest.mark.parametrize("leaving", ["\x03", "/exit\n", "half a line\x03"])
 def test_leaving_chat(leaving: str, folder: Path) -> None:
     """Ctrl-C at the prompt leaves, and so does /exit; the terminal is as it was before."""

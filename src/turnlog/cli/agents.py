@@ -38,6 +38,13 @@ class AgentOptions:
             "that runs here."
         ),
     ] = None
+    context_window: Annotated[
+        int | None,
+        Parameter(
+            help="Tokens that the model takes, where it does not say, or fewer than it does. "
+            "A session that grows beyond most of them is compacted."
+        ),
+    ] = None
     system: Annotated[
         str | None,
         Parameter(help="System text. Else what the session has; '' takes it away."),
@@ -50,6 +57,11 @@ class AgentOptions:
             "folder; may be given several times.",
         ),
     ] = None
+    recall: Annotated[
+        bool,
+        Flag,
+        Parameter(help="Give the model a tool that finds what was compacted."),
+    ] = False
     tool_choice: Annotated[
         Literal["auto", "required", "none"],
         Parameter(help="Whether the first step may, must or must not call a tool."),
@@ -68,8 +80,12 @@ class AgentOptions:
     @property
     def words(self) -> list[str]:
         """The options that the same agent needs again."""
-        model = [] if self.model is None else ["--model", self.model]
-        return [*model, *(word for name in self.tool or () for word in ("--tool", name))]
+        words = [] if self.model is None else ["--model", self.model]
+        if self.context_window is not None:
+            words += ["--context-window", str(self.context_window)]
+        if self.recall:
+            words.append("--recall")
+        return [*words, *(word for name in self.tool or () for word in ("--tool", name))]
 
 
 AGENT_DEFAULTS = AgentOptions()
@@ -99,13 +115,18 @@ async def make_agent(
     """
     from turnlog.agent import InvalidTool, ReactLoopAgent
 
-    for name, value in (("steps", chosen.max_steps), ("output-tokens", chosen.max_output_tokens)):
+    for name, value in (
+        ("max-steps", chosen.max_steps),
+        ("max-output-tokens", chosen.max_output_tokens),
+        ("context-window", chosen.context_window),
+    ):
         if value is not None and value < 1:
-            raise Misused(f"--max-{name}: expected 1 or more, got {value}")
-    if chosen.tool_choice == "required" and not chosen.tool:
+            raise Misused(f"--{name}: expected 1 or more, got {value}")
+    has_tools = bool(chosen.tool) or chosen.recall
+    if chosen.tool_choice == "required" and not has_tools:
         raise Misused("--tool-choice required needs a --tool MODULE:FUNC")
-    model = await named_model(store, chosen.model)
-    if chosen.tool and chosen.tool_choice == "auto" and not model.native_tools:
+    model = await named_model(store, chosen.model, chosen.context_window)
+    if has_tools and chosen.tool_choice == "auto" and not model.native_tools:
         note_line(f"{model.name} calls a tool only with --tool-choice required")
     try:
         return ReactLoopAgent(
@@ -116,20 +137,22 @@ async def make_agent(
             max_steps=chosen.max_steps,
             max_output_tokens=chosen.max_output_tokens,
             temperature=chosen.temperature,
+            recall=chosen.recall,
         )
     except InvalidTool as error:
         raise Misused(f"--tool: {error}") from None
 
 
-async def named_model(store: Store, name: str | None) -> Model:
+async def named_model(store: Store, name: str | None, context_window: int | None = None) -> Model:
     """The model by its name; a recorded one finds its session in the same store."""
     from turnlog.models import open_model
 
     name = name or os.environ.get("TURNLOG_MODEL") or DEFAULT_MODEL
     provider, _, session_id = name.partition(":")
     if provider == "recorded" and session_id:
-        return open_model(name, events=(await read_session(store, session_id)).events)
-    return open_model(name)
+        events = (await read_session(store, session_id)).events
+        return open_model(name, events=events, context_window=context_window)
+    return open_model(name, context_window=context_window)
 
 
 def find_tool(name: str) -> Any:

@@ -14,15 +14,17 @@ from turnlog.cli.sessions import run_async, store_of
 from turnlog.cli.signals import on_interrupt
 from turnlog.cli.terminal import Lines, is_interactive
 from turnlog.cli.turns import say_end
-from turnlog.commands import Approve, Deny, Prompt
+from turnlog.commands import Approve, Compact, Deny, Prompt
 
 if TYPE_CHECKING:
     from turnlog.cli.turns import Talk
     from turnlog.stores.live import StoredSession
 
 LOOK = 0.5  # seconds between looks into the inbox while nothing runs
+_COMPACT = re.compile(r"\s*/compact(?:\s+(.*\S))?\s*")
 HELP = """\
 /help  this
+/compact [WISH]  put a summary in the place of what was said; it keeps what you wish
 /exit  leave; so do Ctrl-D, and Ctrl-C while nothing runs
 Ctrl-C cancels a turn and keeps what had arrived; twice, it leaves at once"""
 
@@ -38,7 +40,7 @@ def chat(
     Each line is a prompt. Ctrl-C cancels the turn and keeps what had
     arrived; while nothing runs it leaves, and so does Ctrl-D.
 
-    Another terminal may steer or cancel the turn, and approve its calls.
+    Another terminal may steer or cancel the turn, approve its calls, and compact.
 
     Examples:
         turnlog chat
@@ -71,7 +73,10 @@ async def _converse(
         line = await _next(lines, inbox)
         if line is None:
             return
-        prompt = line or None
+        asked = _COMPACT.fullmatch(line)
+        if asked is not None:
+            await talk.compact(asked[1])
+        prompt = None if asked else line or None
 
 
 async def _next(lines: Lines, inbox: _Inbox) -> str | None:
@@ -81,7 +86,9 @@ async def _next(lines: Lines, inbox: _Inbox) -> str | None:
             line = await _line_or_work(lines, inbox)
         if line is None or line.strip() in ("/exit", "/quit"):
             return None
-        if not line or (line.strip() and not re.fullmatch(r"\s*/\w*\s*", line)):
+        if not line or _COMPACT.fullmatch(line):
+            return line
+        if line.strip() and not re.fullmatch(r"\s*/\w*\s*", line):
             return line
         if line.strip():
             known = line.strip() == "/help"
@@ -117,12 +124,12 @@ class _Inbox:
         self._seen: set[str] = set()  # what did not help once is not tried again by itself
 
     async def has_work(self) -> bool:
-        """Whether a prompt came, or a decision that a turn waits for."""
+        """Whether a prompt came, a wish to compact, or a decision that a turn waits for."""
         waiting = {asked.call_id for asked in pending(self._session)}
         fresh = {
             command.id
             for command in [queued.command for queued in await self._session.commands()]
-            if isinstance(command, Prompt)
+            if isinstance(command, (Prompt, Compact))
             or (isinstance(command, (Approve, Deny)) and command.call_id in waiting)
         } - self._seen
         self._seen |= fresh

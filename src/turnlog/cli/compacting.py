@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
@@ -15,13 +16,14 @@ from turnlog.errors import NoSuchSession, SessionInUse
 from turnlog.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from turnlog.compaction.history import Compaction
     from turnlog.compaction.pins import Pinned
     from turnlog.compaction.port import Compacted
     from turnlog.compaction.recall import Hit
     from turnlog.session import Session
+    from turnlog.stores.live import StoredSession
     from turnlog.stores.store import Store
     from turnlog.views.usage import Count
 
@@ -38,6 +40,10 @@ def compact(
         str | None,
         Parameter(help="Who writes it. Else $TURNLOG_MODEL, else local:smollm2."),
     ] = None,
+    context_window: Annotated[
+        int | None,
+        Parameter(help="Tokens that it takes, where it does not say, or fewer than it does."),
+    ] = None,
     options: Options = DEFAULTS,
 ) -> None:
     """Compact a session's context now.
@@ -51,11 +57,17 @@ def compact(
         turnlog compact ID --instruction "Keep the schema."
     """
     from turnlog.commands import Compact
+    from turnlog.compaction.engine import BasicCompactionEngine
+
+    if context_window is not None and context_window < 1:
+        raise Misused(f"--context-window: expected 1 or more, got {context_window}")
 
     async def work() -> tuple[Compacted | None, str | None, str | None]:
         async with store_of(options) as store:
             try:
-                return await _compact(store, id, instruction, model), None, None
+                async with _opened(store, id) as session:
+                    engine = BasicCompactionEngine(await named_model(store, model, context_window))
+                    return await engine.compact_now(session, instruction=instruction), None, None
             except SessionInUse as error:
                 posted = await store.inbox(id).post(Compact(instruction))
                 return None, posted, str(error.owner or "another process")
@@ -71,15 +83,12 @@ def compact(
         screen.say(screen.printable_line(f"compaction posted; {owner} takes it"))
 
 
-async def _compact(
-    store: Store, id: str, instruction: str | None, model: str | None
-) -> Compacted | None:
-    from turnlog.compaction.engine import BasicCompactionEngine
-
+@asynccontextmanager
+async def _opened(store: Store, id: str, **options: Any) -> AsyncGenerator[StoredSession]:
+    """A session that must exist, for writing."""
     try:
-        async with store.session(id, create=False) as session:
-            engine = BasicCompactionEngine(await named_model(store, model))
-            return await engine.compact_now(session, instruction=instruction)
+        async with store.session(id, create=False, **options) as session:
+            yield session
     except NoSuchSession:
         raise await no_session(store, id) from None
 
@@ -360,9 +369,5 @@ def _say_hit(hit: Hit, options: Options, *, whole: bool) -> None:
 
 async def _change(options: Options, id: str, act: Callable[[Session], T]) -> T:
     """Act on a session as its one writer, with all of it in memory."""
-    async with store_of(options) as store:
-        try:
-            async with store.session(id, create=False, load="all") as session:
-                return act(session)
-        except NoSuchSession:
-            raise await no_session(store, id) from None
+    async with store_of(options) as store, _opened(store, id, load="all") as session:
+        return act(session)

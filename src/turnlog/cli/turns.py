@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar
 
 from turnlog.cli import screen
 from turnlog.cli.agents import AgentOptions, command_line, continuing
@@ -11,11 +11,14 @@ from turnlog.cli.commanding import pending
 from turnlog.cli.options import Options
 from turnlog.cli.signals import on_interrupt
 from turnlog.content import BlockEnd, Message, Reasoning, ReasoningDelta, Text, TextDelta
+from turnlog.errors import CompactionBusy, CompactionFailed
 from turnlog.events import (
     AnyEvent,
     AssistantAttempt,
     AssistantChunk,
     AssistantMessage,
+    CompactionEnd,
+    CompactionStart,
     InboxAccepted,
     LlmRetry,
     ToolCallStart,
@@ -25,7 +28,7 @@ from turnlog.jsontext import join_surrogates
 from turnlog.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     import anyio
 
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from turnlog.agent.loop import ToolChoice
     from turnlog.stores.live import StoredSession
     from turnlog.stores.store import Store
+
+T = TypeVar("T")
+Show: TypeAlias = "Callable[[AnyEvent], None]"
 
 LONGEST = 200  # characters of a line about a call, where no terminal says how wide it is
 CHECK = 0.2  # seconds between looks at what has become durable, where nothing wakes us
@@ -58,6 +64,11 @@ class TurnScreen:
             self._answered(data)
         elif isinstance(data, AssistantAttempt):
             self._given_up(data)
+        elif isinstance(data, CompactionStart):
+            of = "" if data.window is None else f" of {data.window}"
+            self.line(f"[compacting] the next request has about {data.tokens_before}{of} tokens")
+        elif isinstance(data, CompactionEnd):
+            self.line(_compacted(data))
         elif isinstance(data, LlmRetry):
             self.line(f"[retry {data.retry}] in {data.delay_ms / 1000:.1f} s")
         elif isinstance(data, ToolCallStart):
@@ -142,6 +153,17 @@ class TurnScreen:
             self.line(f"[call {call_id}] {name} {arguments}")
 
 
+def _compacted(data: CompactionEnd) -> str:
+    if data.error is None:
+        without = " (without a model)" if data.policy == "structural" else ""
+        return f"[compacted] to about {data.tokens_after} tokens{without}"
+    match data.error:
+        case {"message": str(why)}:
+            return f"[not compacted] {why}"
+        case why:
+            return f"[not compacted] {why}"
+
+
 class Talk:
     """A session and an agent whose turns are shown.
 
@@ -163,30 +185,55 @@ class Talk:
 
         None if there was nothing to run, or it was cancelled before it began.
         """
+        return await self._shown(lambda show: self._run(prompt, choice, show))
+
+    async def compact(self, wish: str | None) -> None:
+        """Compact the session now, and show it; Ctrl-C cancels that.
+
+        Args:
+            wish: what the summary has to keep.
+        """
+        await self._shown(lambda show: self._compact(wish, show))
+
+    async def _shown(self, work: Callable[[Show], Awaitable[T]]) -> T | None:
+        """Do something, and show the events that it logs."""
         import anyio
 
         if not self._json:
             shown = TurnScreen()
             try:
-                return await self._run(prompt, choice, shown.show)
+                return await work(shown.show)
             finally:
                 shown.end_line()
         over = anyio.Event()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._say_durable, over)
             try:
-                return await self._run(prompt, choice, lambda _: None)
+                return await work(lambda _: None)
             finally:
                 over.set()
 
-    async def _run(
-        self, prompt: str | None, choice: ToolChoice, show: Callable[[AnyEvent], None]
-    ) -> TurnResult | None:
+    async def _run(self, prompt: str | None, choice: ToolChoice, show: Show) -> TurnResult | None:
         async with self._agent.stream(self._session, prompt, tool_choice=choice) as turn:
             with on_interrupt(turn.stop):
                 async for event in turn:
                     show(event)
         return turn.result
+
+    async def _compact(self, wish: str | None, show: Show) -> None:
+        import anyio
+
+        stop = self._session.observe(show)
+        try:
+            with anyio.CancelScope() as scope, on_interrupt(scope.cancel):
+                if await self._agent.compact(self._session, instruction=wish) is None:
+                    screen.note_line("a step waits; it is compacted when that ends")
+        except CompactionBusy as error:
+            screen.error_line(str(error))
+        except CompactionFailed:
+            pass  # its `compaction/end` says why
+        finally:
+            stop()
 
     async def _say_durable(self, over: anyio.Event) -> None:
         """Print each event once it is durable, until the turn is over and all are."""
