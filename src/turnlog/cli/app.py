@@ -15,6 +15,7 @@ from turnlog.cli import (
     compacting,
     copying,
     following,
+    migrating,
     reading,
     running,
     searching,
@@ -75,7 +76,7 @@ for group, commands in (
     (READ, (searching.search, following.tail, compacting.compactions, compacting.recall)),
     (WRITE, (changing.fork, changing.repair, transfer.import_, transfer.export, copying.copy)),
     (WRITE, (compacting.compact, compacting.pin, compacting.unpin)),
-    (CHECK, (checking.verify, checking.stats, checking.doctor)),
+    (CHECK, (checking.verify, checking.stats, checking.doctor, migrating.migrate)),
 ):
     for command in commands:
         name = command.__name__.rstrip("_")

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -19,6 +19,7 @@ from turnlog.errors import TurnlogError
 if TYPE_CHECKING:
     from turnlog.cli.options import Options
     from turnlog.stores.port import SessionInfo
+    from turnlog.stores.upkeep import Diagnosed
 
 OLDEST = (3, 11)
 NAMED = 5  # sessions
@@ -94,19 +95,23 @@ def _installed(name: str) -> bool:
 
 def _store(options: Options) -> Iterator[Check]:
     from turnlog.cli.sessions import is_missing, store_of
+    from turnlog.stores.server.urls import shown
+    from turnlog.stores.upkeep import Diagnosable
 
-    url = options.url
+    url = shown(options.url)
     if options.is_default and is_missing(options):
         detail = f"{url} is not there yet: turnlog run and turnlog import make it"
         yield Check("store", "missing", detail)
         return
 
-    async def work() -> tuple[list[SessionInfo], str]:
+    async def work() -> tuple[list[SessionInfo], str, Sequence[Diagnosed]]:
         async with store_of(options) as store:
-            return [info async for info in store.sessions()], store.durability
+            backend, infos = store.backend, [info async for info in store.sessions()]
+            more = await backend.diagnose() if isinstance(backend, Diagnosable) else ()
+            return infos, store.durability, more
 
     try:
-        infos, durability = run_async(work)
+        infos, durability, more = run_async(work)
     except TurnlogError as error:
         said = str(error)
         yield Check("store", "failed", said if url in said else f"{url}: {said}")
@@ -118,6 +123,7 @@ def _store(options: Options) -> Iterator[Check]:
         yield Check("durability", "warning", detail)
     else:
         yield Check("durability", "ok", f"{durability}: what was flushed survives a power cut")
+    yield from (Check(*found) for found in more)
     yield from _permissions(url)
     if options.is_default:
         yield from _older(url)

@@ -18,7 +18,7 @@ _BY_CODE = {
     "25006": Trouble.READ_ONLY,
     "25P03": Trouble.LOST,  # idle in a transaction for too long
     "3D000": Trouble.REFUSED,  # no such database
-    "3F000": Trouble.REFUSED,  # no such schema
+    "3F000": Trouble.OTHER,  # no such schema
     "42501": Trouble.REFUSED,  # no privilege
     "53300": Trouble.LOST,  # too many connections
     "55P03": Trouble.BUSY,  # a lock not had in time
