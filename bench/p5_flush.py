@@ -40,6 +40,7 @@ PRAGMAS = ("journal_mode", "synchronous", "wal_autocheckpoint", "page_size", "ca
 TABLES = {
     "events": "id, type, time, data, surface_op, source_event_seqs, ignorable, extra, sum",
     "chunks": "id, last, message, data, sum",
+    "streams": "id, last, message, data, sum",
 }
 
 Rows: TypeAlias = dict[str, list[tuple[Any, ...]]]

@@ -264,9 +264,10 @@ async def test_a_long_string_is_stored_once(tmp_path: Path) -> None:
 
 
 def rows_of_chunks(folder: Path) -> list[tuple[int, int, int | None]]:
-    """First, last and message of every row of chunks."""
+    """First, last and message of every row of chunks, those of `streams` among them."""
+    query = "SELECT first, last, message FROM"
     with connected(folder) as db:
-        return db.execute("SELECT first, last, message FROM chunks ORDER BY id").fetchall()
+        return sorted(db.execute(f"{query} chunks UNION ALL {query} streams").fetchall())
 
 
 @pytest.mark.parametrize("cuts", [[60], [10, 20, 60], [10, 61], [61], [1, 2, 3, 59, 60]])
@@ -276,6 +277,8 @@ async def test_a_finished_attempt_is_packed_again(tmp_path: Path, cuts: Sequence
     bounds = [0, *cuts, len(events)]
     await write(tmp_path, "a", *[events[i:j] for i, j in pairwise(bounds)])
     assert rows_of_chunks(tmp_path) == [(0, 59, 60)]
+    with connected(tmp_path) as db:
+        assert db.execute("SELECT count(*) FROM streams").fetchall() == [(0,)]
     async with opened(tmp_path) as store:
         assert_same((await store.load("a")).events, events)
         (info,) = [info async for info in store.sessions()]

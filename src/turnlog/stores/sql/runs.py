@@ -36,13 +36,19 @@ class Plan(NamedTuple):
         rows: what is inserted.
         repacked: rows of chunks that were stored before and are now in `rows`: they go.
         ended: the attempt that was running before the batch is over.
-        runs: what the batch adds to the attempt that is running after it.
+        runs: what the batch adds to the attempt that is running after it; they are in `rows`, too.
     """
 
     rows: Rows
     repacked: list[ChunkRow]
     ended: bool
     runs: list[Run]
+
+    @property
+    def settled(self) -> list[ChunkRow]:
+        """The rows of chunks that no later plan puts others in the place of."""
+        running = {run.row.first for run in self.runs}
+        return [row for row in self.rows.chunks if row.first not in running]
 
 
 class Attempt:

@@ -34,16 +34,22 @@ _MANY = (
     "ON events.id = wanted.value"
 )
 _RUN = "last, message, data, sum"
-_CHUNKS = f"SELECT id & {SEQ_MASK}, {_RUN} FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id"
-_COVERING = "SELECT max(id) FROM chunks WHERE id BETWEEN ? AND ?"
+_CHUNKS = tuple(  # for each table of runs: what finds the one that covers an id, and all
+    (
+        f"SELECT max(id) FROM {table} WHERE id BETWEEN ? AND ?",
+        f"SELECT id & {SEQ_MASK}, {_RUN} FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id",
+    )
+    for table in ("chunks", "streams")
+)
 _BY_ID = (  # of salvage
     f"SELECT id, {_ROW} FROM events WHERE id BETWEEN ? AND ? ORDER BY id",
     f"SELECT id, {_RUN} FROM chunks WHERE id BETWEEN ? AND ? ORDER BY id",
+    f"SELECT id, {_RUN} FROM streams WHERE id BETWEEN ? AND ? ORDER BY id",
 )
-_ANY = """
-    SELECT 1 FROM carray(?) wanted CROSS JOIN events ON events.id = wanted.value UNION ALL
-    SELECT 1 FROM carray(?) wanted CROSS JOIN chunks ON chunks.id = wanted.value LIMIT 1
-"""
+_ANY = " UNION ALL ".join(
+    f"SELECT 1 FROM carray(?1) wanted CROSS JOIN {table} ON {table}.id = wanted.value"
+    for table in ("events", "chunks", "streams")
+)
 _PROBES = 4096  # more ids than a page has rows
 _SESSION = "SELECT no, header, sum, next_seq FROM sessions WHERE id = ?"
 _seq = attrgetter("seq")
@@ -249,7 +255,7 @@ def _hidden(db: Connection, no: int, events: list[AnyEvent], start: int, stop: i
     for seq in [*(event.seq for event in events), stop]:
         if seq > expected:
             ids = range(base + expected, base + min(seq, expected + _PROBES))
-            if db.execute(_ANY, (integers(ids), integers(ids))).fetchone() is not None:
+            if db.execute(_ANY, (integers(ids),)).fetchone() is not None:
                 return True
         expected = seq + 1
     return False
@@ -269,17 +275,16 @@ def _own_range(db: Connection, no: int, start: int, stop: int, *, chunks: bool) 
         return _ascending(_without_chunks(events))
     if len(events) == stop - start:
         return _ascending(events)
-    (first,) = db.execute(_COVERING, (base, base + start)).fetchone()
-    low = base + start if first is None else first
-    packed: list[AnyEvent] = []
-    for run in db.execute(_CHUNKS, (low, base + stop - 1)).fetchall():
-        if run[1] >= start:
-            packed += from_chunks(run, rows.payload_of)
-    if not packed:
-        return _ascending(events)
-    if packed[0].seq < start or packed[-1].seq >= stop:
-        packed = [event for event in packed if start <= event.seq < stop]
-    events += packed
+    for covering, runs in _CHUNKS:
+        (first,) = db.execute(covering, (base, base + start)).fetchone()
+        low = base + start if first is None else first
+        packed: list[AnyEvent] = []
+        for run in db.execute(runs, (low, base + stop - 1)).fetchall():
+            if run[1] >= start:
+                packed += from_chunks(run, rows.payload_of)
+        if packed and (packed[0].seq < start or packed[-1].seq >= stop):
+            packed = [event for event in packed if start <= event.seq < stop]
+        events += packed
     events.sort(key=_seq)
     return _ascending(events)
 

@@ -5,6 +5,7 @@ It is slow and never gives up; `reading` comes here only when the fast way met d
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -16,7 +17,7 @@ from turnlog.stores.sql.rows import from_row
 from turnlog.stores.sqlite.schema import SEQ_BITS, SEQ_MASK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from turnlog.events import AnyEvent
     from turnlog.stores.sqlite.driver import Connection
@@ -91,7 +92,7 @@ def _reason(error: Exception) -> str:
 
 def salvage(
     db: Connection,
-    queries: tuple[str, str],
+    queries: Sequence[str],
     no: int,
     bounds: tuple[int, int],
     blob: Callable[[bytes], bytes],
@@ -101,7 +102,7 @@ def salvage(
 
     Args:
         db: where.
-        queries: of the rows of `events`, and of `chunks`, by ids.
+        queries: of the rows of `events`, and of each table of chunks, by ids.
         no: the session's number.
         bounds: see above.
         blob: gives the stored bytes of a hash.
@@ -120,7 +121,7 @@ def salvage(
     return [found[seq] for seq in sorted(found)], list(dict.fromkeys(lost))
 
 
-def _hidden(db: Connection, queries: tuple[str, str], no: int, start: int, stop: int) -> int:
+def _hidden(db: Connection, queries: Sequence[str], no: int, start: int, stop: int) -> int:
     """The first seq at which there is a row all the same, found by its id; else `stop`.
 
     A page in a wrong place ends a scan early: what stands behind it is only found when asked for.
@@ -138,7 +139,7 @@ def _hidden(db: Connection, queries: tuple[str, str], no: int, start: int, stop:
 
 def _collect(
     db: Connection,
-    queries: tuple[str, str],
+    queries: Sequence[str],
     no: int,
     bounds: tuple[int, int],
     lean: tuple[Callable[[bytes], bytes], Callable[[int], bytes]],
@@ -156,7 +157,9 @@ def _collect(
             lost.append(Lost(seq, seq, str(error)))
         except UNREADABLE as error:
             lost.append(Lost(seq, seq, _reason(error)))
-    for row in scan(db, queries[1], base, base + stop - 1, unread):
+    for row in chain.from_iterable(
+        scan(db, query, base, base + stop - 1, unread) for query in queries[1:]
+    ):
         first, last = row[0] & SEQ_MASK, row[1] if type(row[1]) is int else row[0] & SEQ_MASK
         if last < start:
             continue

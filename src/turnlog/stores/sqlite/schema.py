@@ -64,18 +64,23 @@ STEPS: Sequence[Sequence[str]] = (
         )
         """,
         # Runs of assistant/chunk events; the id has the first seq. message: whose payload is the
-        # dictionary that the run is packed with.
-        f"""
-        CREATE TABLE chunks (
-            id INTEGER PRIMARY KEY,
-            session INTEGER GENERATED ALWAYS AS (id >> {SEQ_BITS}) VIRTUAL,
-            first INTEGER GENERATED ALWAYS AS (id & {SEQ_MASK}) VIRTUAL,
-            last INTEGER NOT NULL,
-            message INTEGER,
-            data BLOB NOT NULL,
-            sum INTEGER NOT NULL
-        )
-        """,
+        # dictionary that the run is packed with. `streams` has those of attempts that were running
+        # when they were stored. Where one became a message they go, and all of it comes into
+        # `chunks`, to which rows are only added: so its pages are full.
+        *(
+            f"""
+            CREATE TABLE {table} (
+                id INTEGER PRIMARY KEY,
+                session INTEGER GENERATED ALWAYS AS (id >> {SEQ_BITS}) VIRTUAL,
+                first INTEGER GENERATED ALWAYS AS (id & {SEQ_MASK}) VIRTUAL,
+                last INTEGER NOT NULL,
+                message INTEGER,
+                data BLOB NOT NULL,
+                sum INTEGER NOT NULL
+            )
+            """
+            for table in ("chunks", "streams")
+        ),
         # Long strings out of payloads, once a store.
         "CREATE TABLE blobs (hash BLOB PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID",
         # The last opening record of a session: derived. Apart from `sessions`, whose rows are
