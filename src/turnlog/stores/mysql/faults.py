@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,8 @@ def fault_of(error: Exception) -> Fault:
     """What an exception of asyncmy's, or of its connection's, says."""
     if not isinstance(error, MySQLError):
         return Fault(Trouble.LOST, str(error) or type(error).__name__)
+    if isinstance(error.__cause__, ssl.SSLCertVerificationError):
+        return Fault(Trouble.REFUSED, str(error.__cause__))  # by us
     number = next((arg for arg in error.args if isinstance(arg, int)), None)
     said = str(error.args[-1]) if error.args else type(error).__name__
     if not number:
