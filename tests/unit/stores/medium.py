@@ -53,6 +53,7 @@ class Plan:
         self.hits = 0
         self._numbers = range(0)
         self.on_call: Callable[[str, str], object] = lambda _name, _file: None
+        self.concerns: Callable[[str, str], bool] = lambda _name, _file: True
 
     def fail(self, kind: str, first: int, last: int | None = None) -> None:
         """See `Medium`."""
@@ -71,7 +72,7 @@ class Plan:
         )
         if self.kind == "read":
             concerned = name == "read"
-        if not concerned:
+        if not concerned or not self.concerns(name, file):
             return False
         self.count += 1
         failing = self.count in self._numbers

@@ -36,6 +36,8 @@ _CACHE = 8 << 10  # KiB of pages that a connection keeps
 _CHECKPOINT = 2000  # pages of the WAL, after which a commit moves them into the file
 _WAL_LIMIT = 64 << 20  # bytes that the WAL's file keeps once it was moved
 
+_NONE = (0, 0)  # device and number of a file that is not there
+
 _left_to_parent: list[Connection] = []  # never closed: they are another process's
 
 
@@ -43,7 +45,7 @@ class Database:
     """The connections of one handle. Every method is to be called in a worker thread.
 
     Args:
-        path: the file.
+        path: the file; `owners` is the folder of locks beside it.
         url: for messages.
         durability: see `Durability`.
         patience: seconds to wait for another process that writes.
@@ -53,6 +55,7 @@ class Database:
         self, path: Path, url: str, durability: Durability, patience: float = PATIENCE
     ) -> None:
         self.path = path
+        self.owners = path.with_name(f"{path.name}-owners")
         self.url = url
         self.read_only = False
         self._durability = durability
@@ -60,7 +63,8 @@ class Database:
         self._immutable = False
         self._damaged = False
         self._pid = -1
-        self._file: tuple[int, int] = (-1, -1)
+        self._file = self._wal_file = _NONE
+        self._wal = path.with_name(f"{path.name}-wal")
         self._guard = threading.Lock()  # of what follows
         self._writer: Connection | None = None
         self._idle: list[Connection] = []
@@ -80,9 +84,16 @@ class Database:
         """
         self._pid = _ambient.process_id()
         self.read_only, self._immutable, self._damaged = False, False, False
+        self._wal_file = _NONE
         if not self.path.exists():
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _create(self.path)
+            self._create()
+        elif self.owners.is_dir() and not self.path.stat().st_size:
+            msg = (
+                f"{self.url}: the file is empty, but held sessions: put a backup in its place, or "
+                "remove it to begin anew"
+            )
+            raise StoreError(msg)
         try:
             if _writable(self.path) and _writable(self.path.parent):
                 self._open_writable()
@@ -91,8 +102,29 @@ class Database:
         except apsw.CorruptError:  # what is left can be read, if SQLite is told to trust nothing
             self._damaged = True
             self._open_readable()
-        self._file = self._identity()
+        self._file, self._wal_file = _identity(self.path), _identity(self._wal)
         self._open = True
+
+    def _create(self) -> None:
+        """Make a store that is its user's alone, whole at once, under no other process's feet."""
+        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
+        os.close(open_file(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        try:
+            db = connect(str(draft), apsw.SQLITE_OPEN_READWRITE)
+            try:
+                self._prepare(db)
+            finally:
+                db.close()
+            try:
+                os.link(draft, self.path)
+            except FileExistsError:
+                pass  # another process was faster
+            except OSError:  # a file system without hard links
+                with suppress(FileExistsError):
+                    os.close(open_file(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        finally:
+            for ending in ("", "-journal", "-wal", "-shm"):
+                draft.with_name(draft.name + ending).unlink(missing_ok=True)
 
     def plan(self) -> Migration:
         """What opening would do to the schema; changes nothing. Raises as `open`."""
@@ -147,8 +179,7 @@ class Database:
                 db.close()
                 raise
         except (apsw.CantOpenError, apsw.ReadOnlyError):
-            wal = self.path.with_name(f"{self.path.name}-wal")
-            if wal.exists() and wal.stat().st_size:
+            if self._wal.exists() and self._wal.stat().st_size:
                 raise  # what was written last is in there
             self._immutable = True
             db = self._connect(apsw.SQLITE_OPEN_READONLY)
@@ -181,8 +212,14 @@ class Database:
         if forked:
             _left_to_parent.extend(found)
             return
+        failed: apsw.Error | None = None
         for db in found:  # the writer last: who closes last moves the WAL into the file
-            db.close()
+            try:
+                db.close()
+            except apsw.Error as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def check(self) -> None:
         """Raise unless the file is open, here, and still the one that was opened.
@@ -199,16 +236,13 @@ class Database:
                 "must open its own"
             )
             raise ForkedProcess(msg)
-        if self._identity() != self._file:
-            msg = f"{self.url}: the file was replaced or removed since it was opened: open it again"
+        wal = self._wal_file
+        if _identity(self.path) != self._file or wal not in (_NONE, _identity(self._wal)):
+            msg = (
+                f"{self.url}: the file, or its WAL, was replaced or removed since it was opened: "
+                "open it again"
+            )
             raise StoreError(msg)
-
-    def _identity(self) -> tuple[int, int]:
-        try:
-            stat = self.path.stat()
-        except FileNotFoundError:
-            return 0, 0
-        return stat.st_dev, stat.st_ino
 
     # -- using it ------------------------------------------------------------------------------
 
@@ -278,16 +312,9 @@ def _writable(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _create(path: Path) -> None:
-    """Make an empty file that is its user's alone, at once and under no other process's feet."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    os.close(open_file(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+def _identity(path: Path) -> tuple[int, int]:
     try:
-        os.link(draft, path)
-    except FileExistsError:
-        pass  # another process was faster
-    except OSError:  # a file system without hard links
-        with suppress(FileExistsError):
-            os.close(open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
-    finally:
-        draft.unlink()
+        stat = os.stat(path)  # noqa: PTH116 - at each call, and this is faster
+    except FileNotFoundError:
+        return _NONE
+    return stat.st_dev, stat.st_ino

@@ -11,7 +11,8 @@ from turnlog.stores.port import Record, Stored
 from turnlog.stores.sql.chunks import CHUNK, from_chunks
 from turnlog.stores.sql.heads import read_header, stored_id, unknown
 from turnlog.stores.sql.holes import Lost, holes
-from turnlog.stores.sql.packing import BadRow
+from turnlog.stores.sql.packing import UNREADABLE as UNREADABLE_ROW
+from turnlog.stores.sql.packing import BadRow, unpack_whole
 from turnlog.stores.sql.rows import from_row, from_rows
 from turnlog.stores.sqlite.driver import integers
 from turnlog.stores.sqlite.salvage import UNREADABLE, salvage, scan
@@ -87,8 +88,11 @@ class Reader:
         except UNREADABLE:  # an index page went bad; what it leads to need not
             query = "SELECT no, id, header, sum, next_seq FROM sessions NOT INDEXED "
             query += "WHERE no BETWEEN ? AND ? ORDER BY no"
-            rows = scan(db, query, 1, MAX_SESSIONS, [])
+            lost: list[Lost] = []
+            rows = scan(db, query, 1, MAX_SESSIONS, lost)
             row = next(((no, *rest) for no, found, *rest in rows if found == key), None)
+            if row is None and lost:
+                raise  # it may be there
         if row is None:
             raise unknown(session_id, self._url)
         return Head(*row)
@@ -182,9 +186,9 @@ class Reader:
         try:
             query = "SELECT seq, data FROM records WHERE session = ?"
             row = db.execute(query, (head.no,)).fetchone()
-        except UNREADABLE:
+            return None if row is None else Record(row[0], unpack_whole(row[1]))
+        except (*UNREADABLE, *UNREADABLE_ROW):
             return None
-        return None if row is None else Record(*row)
 
 
 # -- one session's own rows --------------------------------------------------------------------

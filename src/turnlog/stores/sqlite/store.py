@@ -70,7 +70,7 @@ class SqliteStore:
         self.durability: Durability = durability
         real = Path(os.path.realpath(path))
         self._database = Database(real, self.url, durability, patience)
-        self._handles = Handles(real.with_name(f"{real.name}-owners"))
+        self._handles = Handles(self._database.owners)
         self._reader = Reader(self.url)
         self._writing = Writing(self._database, self._reader, self._handles)
         self._listing = Listing(self._database, self._reader)
