@@ -27,6 +27,7 @@ SCRIPTS = (
     "p1_append",
     "p2_derive",
     "p3_replace",
+    "p3_planning",
     "p4_body",
     "p4_first_byte",
     "loop_step",
@@ -39,6 +40,7 @@ SCRIPTS = (
     "p10_import",
     "r1_kills",
     "r6_histories",
+    "needle",
     "forced_tools",
 )
 PACKAGES = ("turnlog", "msgspec", "anyio", "zstandard", "apsw")

@@ -13,9 +13,11 @@ import pytest
 BENCH = Path(__file__).resolve().parents[3] / "bench"
 SCRIPTS = (
     "loop_step",
+    "needle",
     "p10_import",
     "p1_append",
     "p2_derive",
+    "p3_planning",
     "p3_replace",
     "p4_body",
     "p4_first_byte",
