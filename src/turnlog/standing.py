@@ -46,8 +46,8 @@ class StandingFold(Protocol[S]):
 
 STANDING: Mapping[str, StandingFold[Any]] = {
     "compactions@1": COMPACTIONS,
-    "loop@1": loop_fold,
-    "meter@1": METER,
+    "loop@2": loop_fold,
+    "meter@2": METER,
     "pins@1": PINS,
 }
 """By name and version: a record that lacks one, or has another version of it, is made anew."""

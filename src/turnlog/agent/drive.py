@@ -12,17 +12,23 @@ from turnlog import _ambient
 from turnlog.agent.gate import DENIED
 from turnlog.agent.inbound import POLL, Inbound, Waiting
 from turnlog.agent.results import SUSPENDED, TurnResult, turn_result
-from turnlog.agent.state import open_calls
+from turnlog.agent.state import is_answered, open_calls
 from turnlog.agent.steps import Steps
 from turnlog.commands import Approve, Cancel, Deny, Prompt
 from turnlog.content import Content, Failure, tool_message
 from turnlog.errors import ModelError
 from turnlog.events import ApprovalDecided, EndReason, ToolResult
-from turnlog.views.loop import LoopState, loop_fold
+from turnlog.views.loop import SHUTDOWN, LoopState, loop_fold
 
 if TYPE_CHECKING:
     from turnlog.agent.loop import ReactLoopAgent, ToolChoice
     from turnlog.session import Session
+
+
+_CUT_OFF = (
+    "The process that ran the last turn ended before the turn did. What had been done is above; "
+    "a call whose outcome is not known may have had its effect. Go on from there."
+)
 
 
 class Drive:
@@ -61,6 +67,39 @@ class Drive:
             await self._compact_as_asked()
         return result
 
+    async def run_one(self, *, go_on: bool) -> TurnResult | None:
+        """Run one turn of those that wait; its result, None when none could be run.
+
+        Args:
+            go_on: go on with a turn that a crash or a shutdown cut off.
+        """
+        session = self._session
+        session.repair()
+        result: TurnResult | None = None
+        first = session.next_seq
+        if self._is_suspended():
+            if await self._inbound.of(Approve, Deny, Cancel):
+                result = await self._turn(None, None, "auto")
+        elif go_on and await self._is_cut_off():
+            result = await self._turn(_CUT_OFF, None, "auto", goes_on=True)
+        if self._stopped is None and (result is None or session.next_seq == first):
+            said, queued = await self._next()
+            if said is not None:
+                result = await self._new_turn(said, queued, "auto")
+        if self._stopped is None:
+            if not self._state.open:
+                await self._inbound.discard_stale()  # or it would call for a turn for ever
+            await self._compact_as_asked()
+        return result
+
+    async def _is_cut_off(self) -> bool:
+        """Whether the last turn, which came through the inbox, has ended before it was done."""
+        state = self._state
+        if not state.cut_off or state.unfinished is not None or is_answered(self._session):
+            return False
+        begun = await self._inbound.begun()
+        return any(isinstance(command, (Prompt, Approve, Deny)) for command in begun)
+
     async def _compact_as_asked(self) -> None:
         """Compact if the inbox asks for it, and no turn is open to do it in."""
         scope = self._scope = anyio.CancelScope()
@@ -68,7 +107,7 @@ class Drive:
             with scope:
                 await self._agent.compact_as_asked(self._session, self._inbound)
             with anyio.CancelScope(shield=True):
-                await self._inbound.flush()
+                await self._inbound.settle()
 
     @property
     def _state(self) -> LoopState:
@@ -120,7 +159,12 @@ class Drive:
     # -- one turn ------------------------------------------------------------------------------
 
     async def _turn(
-        self, prompt: Content | None, queued: Waiting[Prompt] | None, choice: ToolChoice
+        self,
+        prompt: Content | None,
+        queued: Waiting[Prompt] | None,
+        choice: ToolChoice,
+        *,
+        goes_on: bool = False,
     ) -> TurnResult:
         """Run one turn until it ends or is suspended; without a prompt, the suspended one."""
         session = self._session
@@ -134,7 +178,7 @@ class Drive:
         reason = "cancelled"
         try:
             if prompt is not None:
-                steps.begin(prompt, queued)
+                steps.begin(prompt, queued, goes_on=goes_on)
             with scope:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._watch, scope)
@@ -162,7 +206,7 @@ class Drive:
 
     async def _close(self, steps: Steps, end: EndReason | None, reason: str) -> None:
         """Close the turn in the log, whatever ended it, and make it durable."""
-        if end is None or (end.kind == SUSPENDED and self._stopped is not None):
+        if end is None or (end.kind == SUSPENDED and self._stopped not in (None, SHUTDOWN)):
             cause = self._cancelled or self._stopped or "host"
             end = EndReason("aborted", reason={"kind": cause})
         if end.kind != SUSPENDED:
@@ -170,7 +214,10 @@ class Drive:
             with steps.closing():
                 self._session.repair(reason=reason, end=end)
             steps.settle()
-        await self._inbound.flush()
+        if self._stopped == SHUTDOWN and end.kind == "aborted":
+            await self._inbound.flush()  # another process is to go on with it
+        else:
+            await self._inbound.settle()
 
     async def _watch(self, scope: anyio.CancelScope) -> None:
         """Look for a cancel from another process, as long as the turn runs."""

@@ -58,15 +58,22 @@ class Inbound:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._durable = session if isinstance(session, Durable) else None
-        self._to_accept: list[int] = []
+        self._to_accept: list[int] = []  # what the log says is accepted, at the next rest
         self.durable = self._durable is not None
 
     async def flush(self) -> None:
-        """Make everything durable, then take accepted commands out of the inbox."""
-        if self._durable is None:
-            return
-        await self._durable.flush()
-        if self._to_accept:
+        """Make everything durable."""
+        if self._durable is not None:
+            await self._durable.flush()
+
+    async def settle(self) -> None:
+        """Make everything durable, then take accepted commands out of the inbox.
+
+        Only where no turn runs any more: as long as one does, its commands keep the session among
+        those that are pending, so that somebody finds it if this process dies.
+        """
+        await self.flush()
+        if self._durable is not None and self._to_accept:
             positions, self._to_accept = self._to_accept, []
             await self._durable.accept(positions)
 
@@ -88,6 +95,14 @@ class Inbound:
             elif queued.position not in self._to_accept:
                 self._to_accept.append(queued.position)  # a crash came before `accept`
         return fresh
+
+    async def begun(self) -> list[Command]:
+        """Commands that were accepted, but for which no loop came to rest since."""
+        if self._durable is None:
+            return []
+        accepted = self._session.fold(loop_fold).accepted
+        commands = [queued.command for queued in await self._durable.commands()]
+        return [command for command in commands if command.id in accepted]
 
     async def of(self, *kinds: type[C]) -> list[Waiting[C]]:
         """Those of some kinds."""

@@ -121,9 +121,24 @@ class ReactLoopAgent:
         return turn.result
 
     def stream(
-        self, session: Session, prompt: Content | None = None, *, tool_choice: ToolChoice = "auto"
+        self,
+        session: Session,
+        prompt: Content | None = None,
+        *,
+        tool_choice: ToolChoice = "auto",
+        one: bool = False,
+        go_on: bool = False,
     ) -> Turn:
-        """The same as a block whose body sees each event as it is logged."""
+        """The same as a block whose body sees each event as it is logged.
+
+        Args:
+            session: the session.
+            prompt: as for `run`.
+            tool_choice: as for `run`.
+            one: run one turn only of what waits in the inbox, and none of a prompt.
+            go_on: with `one`: if a crash, or a `Turn.stop("shutdown")`, cut off a turn that came
+                through the inbox, a turn that goes on with it is the first of what waits.
+        """
         if prompt is not None and all(map(is_blank, blocks(prompt))):
             msg = f"session {session.id!r}: expected a prompt with visible content, got {prompt!r}"
             raise TurnlogError(msg)
@@ -133,7 +148,10 @@ class ReactLoopAgent:
         if tool_choice == "required" and not self.tools:
             msg = 'tool_choice="required" needs an agent with tools'
             raise TurnlogError(msg)
-        return Turn(self, session, prompt, tool_choice)
+        if one and prompt is not None:
+            msg = "expected no prompt with one=True: what waits in the inbox is run"
+            raise TurnlogError(msg)
+        return Turn(self, session, prompt, tool_choice, one=one, go_on=go_on)
 
     async def compact(
         self, session: Session, *, instruction: str | None = None

@@ -9,6 +9,7 @@ from turnlog.events import AssistantMessage, ToolResult
 from turnlog.session import Session
 
 LATE = "late-result"
+CUT_OFF = "cut-off"
 
 
 def open_calls(session: Session) -> list[ToolCall]:
@@ -22,6 +23,15 @@ def open_calls(session: Session) -> list[ToolCall]:
         elif event.type == "assistant/message" and isinstance(event.data, AssistantMessage):
             return [call for call in event.data.message.tool_calls if call.id not in answered]
     return []
+
+
+def is_answered(session: Session) -> bool:
+    """Whether what the model sees ends with a whole answer that calls no tool."""
+    seqs = session.surface.seqs
+    data = session.event_at(seqs[-1]).data if seqs else None
+    if not isinstance(data, AssistantMessage):
+        return False
+    return not data.interrupted and not data.message.tool_calls
 
 
 def system_node(session: Session) -> tuple[int, Message] | None:

@@ -12,7 +12,7 @@ from turnlog import _ambient
 from turnlog.agent.asking import Answer, Asking
 from turnlog.agent.dispatch import Dispatch
 from turnlog.agent.results import SUSPENDED, tokens_spent
-from turnlog.agent.state import LATE, open_calls
+from turnlog.agent.state import CUT_OFF, LATE, open_calls
 from turnlog.compaction.refused import Refused, is_about_media
 from turnlog.content import Content, Message, Source, Text, ToolCall, blocks, is_blank, user_message
 from turnlog.errors import CompactionFailed, ContextOverflow, RequestRefused
@@ -37,6 +37,7 @@ class Steps:
         self._inbound = inbound
         self._choice: ToolChoice = choice
         self._input: tuple[Content, Waiting[Prompt] | None] | None = None  # not in the log yet
+        self._goes_on = False
         self._dispatch: Dispatch | None = None
         self._refused: Refused | None = None  # what the open step's requests were refused for
 
@@ -44,8 +45,14 @@ class Steps:
     def _state(self) -> LoopState:
         return self._session.fold(loop_fold)
 
-    def begin(self, prompt: Content, queued: Waiting[Prompt] | None) -> None:
-        """Start a turn for the prompt, which enters with its first step."""
+    def begin(
+        self, prompt: Content, queued: Waiting[Prompt] | None, *, goes_on: bool = False
+    ) -> None:
+        """Start a turn for the prompt, which enters with its first step.
+
+        With `goes_on` no person said it: it says that the turn goes on with the one before.
+        """
+        self._goes_on = goes_on
         self._session.append("turn/start", TurnStart(self._state.turn + 1))
         self._input = (prompt, queued)
 
@@ -56,7 +63,11 @@ class Steps:
             self._start_step()
             if queued is not None:
                 self._inbound.accept(queued)
-            self._say(prompt)
+            if self._goes_on:
+                note = Message(_ambient.new_id(), "user", blocks(prompt), Source(CUT_OFF))
+                self._session.append("context/message", note, surface_op="append")
+            else:
+                self._say(prompt)
 
     async def run(self) -> EndReason:
         """Take steps until the turn ends or is suspended.

@@ -55,11 +55,20 @@ class Turn:
     """
 
     def __init__(
-        self, agent: ReactLoopAgent, session: Session, prompt: Content | None, choice: ToolChoice
+        self,
+        agent: ReactLoopAgent,
+        session: Session,
+        prompt: Content | None,
+        choice: ToolChoice,
+        *,
+        one: bool = False,
+        go_on: bool = False,
     ) -> None:
         self._session = session
         self._prompt = prompt
         self._choice: ToolChoice = choice
+        self._one = one
+        self._go_on = go_on
         self._drive = Drive(agent, session)
         self._events: deque[AnyEvent] = deque()
         self._more = anyio.Event()
@@ -106,7 +115,10 @@ class Turn:
 
     async def _run(self) -> None:
         try:
-            self.result = await self._drive.run(self._prompt, self._choice)
+            if self._one:
+                self.result = await self._drive.run_one(go_on=self._go_on)
+            else:
+                self.result = await self._drive.run(self._prompt, self._choice)
         except Exception as error:  # noqa: BLE001 - raised again where the block is left
             self._error = _first(error)
         finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, TypeVar, cast
 
-from turnlog.commands import Approve, Command, Deny, Prompt, Steer, decode_command
+from turnlog.commands import Approve, Cancel, Command, Deny, Prompt, Steer, decode_command
 from turnlog.events import (
     EVENT_TYPES,
     SEED_END,
@@ -20,6 +20,7 @@ from turnlog.events import (
     InboxAccepted,
     RequestHeader,
     ToolResult,
+    TurnEnd,
     TurnStart,
 )
 from turnlog.jsontext import encode
@@ -29,6 +30,8 @@ R = TypeVar("R", bound=Record)
 
 FORCED = "examples"
 """What the header of a forced tool step has besides: worked examples for a model without tools."""
+SHUTDOWN = "shutdown"
+"""The cause of a turn's end when its process had to leave, and another is to go on with it."""
 ACCEPTED_KEPT = 1024
 """How many accepted commands a record names: one is looked up only while it is still queued."""
 
@@ -44,6 +47,9 @@ class LoopState:
         system: the last header's system text, those of forced tool steps left out.
         accepted: the ids of inbox commands that were accepted, in order.
         unfinished: an accepted prompt, or steering, whose message a crash cut off.
+        cut_off: how many turns in a row a crash cut off since somebody said something; at least 1
+            if the last one ended because its process had to leave; 0 when it ended otherwise.
+        cancelled: whether a cancel of the last turn was accepted.
         undone: accepted decisions that a crash cut off before they were logged, by call id.
         late: late results that have not entered as context yet, by seq.
         asked: what was asked of open calls since the last seed end, by call id.
@@ -59,6 +65,8 @@ class LoopState:
         self.system: str | None = None
         self.accepted: dict[str, None] = {}
         self.unfinished: Prompt | Steer | None = None
+        self.cut_off = 0
+        self.cancelled = False
         self.undone: dict[str, Approve | Deny] = {}
         self.late: dict[int, ToolResult] = {}
         self.asked: dict[str, ApprovalAsked] = {}
@@ -85,8 +93,10 @@ class LoopFold:
                 data = event.data
                 if isinstance(data, TurnStart):
                     state.turn, state.open, state.step = data.turn, True, 0
+                    state.cancelled = False
             case "turn/end":
                 state.open = False
+                state.cut_off = self._cut_off(state, event.data)
             case "step/start":
                 state.step += 1
             case "request/header":
@@ -98,7 +108,7 @@ class LoopFold:
             case "inbox/accepted":
                 self._accepted(state, event.data)
             case "user/message" if event.surface_op == "append":
-                state.unfinished = None
+                state.unfinished, state.cut_off = None, 0
             case "tool/result" if event.surface_op == "append":
                 self._answered(state, event.data)
             case "tool/late-result":
@@ -120,7 +130,7 @@ class LoopFold:
                 # Nothing before it authorises or executes anything.
                 state.header_is_ours = False
                 state.asked, state.decided, state.undone = {}, {}, {}
-                state.accepted, state.unfinished = {}, None
+                state.accepted, state.unfinished, state.cut_off = {}, None, 0
             case _:
                 pass
         return state
@@ -139,6 +149,8 @@ class LoopFold:
             "system": state.system,
             "accepted": list(islice(reversed(state.accepted), ACCEPTED_KEPT))[::-1],
             "unfinished": None if state.unfinished is None else flatten(state.unfinished),
+            "cutOff": state.cut_off,
+            "cancelled": state.cancelled,
             "undone": {call: flatten(command) for call, command in state.undone.items()},
             "late": [[seq, flatten(late)] for seq, late in state.late.items()],
             "asked": {call: flatten(asked) for call, asked in state.asked.items()},
@@ -160,6 +172,7 @@ class LoopFold:
         if value["unfinished"] is not None:
             unfinished = decode_command(encode(value["unfinished"]))
             state.unfinished = cast("Prompt | Steer", unfinished)
+        state.cut_off, state.cancelled = value["cutOff"], value["cancelled"]
         for call, command in value["undone"].items():
             state.undone[call] = cast("Approve | Deny", decode_command(encode(command)))
         for seq, late in value["late"]:
@@ -184,10 +197,25 @@ class LoopFold:
         elif isinstance(command, Steer):
             if state.open and command.turn in (None, state.turn) and command.text.strip():
                 state.unfinished = command
+        elif isinstance(command, Cancel):
+            state.cancelled |= state.open and command.turn in (None, state.turn)
         elif isinstance(command, (Approve, Deny)):
             asked = state.asked.get(command.call_id)
             if asked is not None and asked.id not in state.decided:
                 state.undone[command.call_id] = command
+
+    @staticmethod
+    def _cut_off(state: LoopState, data: object) -> int:
+        """How often in a row, now that a turn has ended."""
+        if not isinstance(data, TurnEnd) or state.cancelled:
+            return 0
+        match data.reason.kind, data.reason.reason:
+            case "interrupted", _:
+                return state.cut_off + 1
+            case "aborted", {"kind": kind} if kind == SHUTDOWN:
+                return max(state.cut_off, 1)
+            case _:
+                return 0
 
     @staticmethod
     def _answered(state: LoopState, data: object) -> None:
