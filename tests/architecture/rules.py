@@ -36,7 +36,17 @@ EDGES: Mapping[str, frozenset[str]] = {
         }
     ),
     "cli": frozenset(
-        {"", "agent", "compaction.engine", "interop", "models", "server", "stores", "sync"}
+        {
+            "",
+            "agent",
+            "compaction.engine",
+            "interop",
+            "models",
+            "server",
+            "stores",
+            "sync",
+            "worker",
+        }
     ),
     "compaction.asking": frozenset({"models.port"}),
     "compaction.engine": frozenset({"compaction.asking", "models", "models.port"}),
@@ -56,6 +66,7 @@ EDGES: Mapping[str, frozenset[str]] = {
             "stores.store",
         }
     ),
+    "worker": frozenset({"agent", "stores.live", "stores.port", "stores.store"}),
 }
 
 # Edges that know other edges only when a name is asked for or a command runs, not when loaded.

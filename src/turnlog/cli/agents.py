@@ -156,20 +156,32 @@ async def named_model(store: Store, name: str | None, context_window: int | None
 
 
 def find_tool(name: str) -> Any:
-    """What MODULE:FUNC names; modules of the current folder are found first.
+    """The tool that MODULE:FUNC names.
 
     Raises:
         Misused: there is no such module, nothing of that name in it, or it is no function.
     """
-    from importlib import import_module
-
     from turnlog.agent import Tool
+
+    found = find_named("--tool", name)
+    if not isinstance(found, Tool) and not callable(found):
+        raise Misused(f"--tool {name}: expected a function, got {type(found).__name__}")
+    return found
+
+
+def find_named(option: str, name: str) -> Any:
+    """What MODULE:NAME names; modules of the current folder are found first.
+
+    Raises:
+        Misused: there is no such module, or nothing of that name in it.
+    """
+    from importlib import import_module
 
     module_name, colon, attribute = name.partition(":")
     if not (module_name and colon and attribute):
-        raise Misused(f"--tool {name}: expected MODULE:FUNC, as in weather:forecast")
+        raise Misused(f"{option} {name}: expected MODULE:NAME, as in weather:forecast")
     if module_name.endswith(".py"):
-        raise Misused(f"--tool {name}: a module is named without .py")
+        raise Misused(f"{option} {name}: a module is named without .py")
     here = os.getcwd()  # noqa: PTH109 - as sys.path has it
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -179,13 +191,11 @@ def find_tool(name: str) -> Any:
         said = f"{type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError) and module_name.startswith(error.name or "?"):
             said = f"there is no module {error.name!r} here or among the installed ones"
-        raise Misused(f"--tool {name}: {said}") from None
+        raise Misused(f"{option} {name}: {said}") from None
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise Misused(f"--tool {name}: {module_name} has no {attribute!r}")
+            raise Misused(f"{option} {name}: {module_name} has no {attribute!r}")
         found = getattr(found, part)
-    if not isinstance(found, Tool) and not callable(found):
-        raise Misused(f"--tool {name}: expected a function, got {type(found).__name__}")
     return found
 
 

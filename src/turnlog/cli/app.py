@@ -20,6 +20,7 @@ from turnlog.cli import (
     running,
     searching,
     transfer,
+    working,
 )
 
 
@@ -72,6 +73,7 @@ app = App(
 for group, commands in (
     (RUN, (running.run, chatting.chat, commanding.cancel, commanding.steer)),
     (RUN, (commanding.approvals, commanding.approve, commanding.deny)),
+    (RUN, (working.worker, working.post)),
     (READ, (reading.ls, reading.show, reading.messages, reading.events, reading.requests)),
     (READ, (searching.search, following.tail, compacting.compactions, compacting.recall)),
     (WRITE, (changing.fork, changing.repair, transfer.import_, transfer.export, copying.copy)),

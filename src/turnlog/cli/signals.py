@@ -16,10 +16,10 @@ INTERRUPTED = 130
 
 
 @contextmanager
-def on_interrupt(act: Callable[[], object]) -> Generator[None]:
-    """Inside, the first Ctrl-C or SIGTERM calls `act` in the running event loop.
+def on_interrupt(*acts: Callable[[], object]) -> Generator[None]:
+    """Inside, each Ctrl-C or SIGTERM calls the next of `acts` in the running event loop.
 
-    The second leaves the process at once, whatever it waits for; the log is then as a crash leaves
+    One more leaves the process at once, whatever it waits for; the log is then as a crash leaves
     it, and whoever opens the session next repairs it.
     """
     import asyncio
@@ -34,11 +34,11 @@ def on_interrupt(act: Callable[[], object]) -> Generator[None]:
         nonlocal seen
         del number, frame
         seen += 1
-        if seen > 1:
+        if seen > len(acts):
             terminal.restore()
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, _LEFT)
             os._exit(INTERRUPTED)
-        loop.call_soon_threadsafe(act)
+        loop.call_soon_threadsafe(acts[seen - 1])
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     kept = {number: signal.signal(number, handle) for number in numbers}
