@@ -8,9 +8,10 @@ everywhere is wrong about what is new alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -100,13 +101,14 @@ class MeterFold:
         kept = Kept(
             self.estimator.name,
             state.seq,
-            list(state.nodes),
+            _steps(state.nodes),
             [size.tokens for size in sizes],
             [size.bytes for size in sizes],
             [size.media for size in sizes],
             list(state.anchors.items()),
             sorted(state.system),
-            list(state.results.items()),
+            _steps(state.results),
+            list(state.results.values()),
             state.header,
             state.fixed,
             state.model,
@@ -134,16 +136,21 @@ class MeterFold:
         state.seq = kept.seq
         columns = kept.tokens, kept.bytes, kept.media
         sizes = map(Size._make, zip(*columns, strict=True))
-        state.nodes = dict(zip(kept.nodes, sizes, strict=True))
+        state.nodes = dict(zip(accumulate(kept.nodes), sizes, strict=True))
         state.total = Size(*map(sum, columns))
         state.anchors = dict(kept.anchors)
         state.system = set(kept.system)
-        state.results = dict(kept.results)
-        state.big = {seq: length for seq, length in kept.results if length > BIG}
+        state.results = dict(zip(accumulate(kept.results), kept.characters, strict=True))
+        state.big = {seq: length for seq, length in state.results.items() if length > BIG}
         state.header, state.fixed, state.model = kept.header, Size(*kept.fixed), kept.model
         state.windows = {(provider, model): tokens for provider, model, tokens in kept.windows}
         state.asked, state.report, state.open_step = kept.asked, kept.report, kept.open_step
         return state
+
+
+def _steps(seqs: Iterable[int]) -> list[int]:
+    """Each seq as the step from the one before, the first from 0; `accumulate` undoes it."""
+    return [after - before for before, after in pairwise(chain((0,), seqs))]
 
 
 _RECORDS: Final = frozenset(

@@ -136,7 +136,12 @@ class MeterState:
 
 
 class Kept(msgspec.Struct, rename="camel"):
-    """A `MeterState` as it is kept; its nodes and their sizes are four columns."""
+    """A `MeterState` as it is kept: in columns, seqs as steps from the one before.
+
+    Attributes:
+        nodes, tokens, bytes, media: of its nodes.
+        results, characters: of its results.
+    """
 
     estimator: str
     seq: int
@@ -146,7 +151,8 @@ class Kept(msgspec.Struct, rename="camel"):
     media: list[int]
     anchors: list[tuple[int, int]]
     system: list[int]
-    results: list[tuple[int, int]]
+    results: list[int]
+    characters: list[int]
     header: str | None
     fixed: tuple[int, int, int]
     model: tuple[str, str] | None

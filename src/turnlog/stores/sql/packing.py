@@ -126,6 +126,24 @@ def pack_bytes(raw: bytes, compress: Coder, prefix: bytes = PACKED) -> bytes:
     return prefix + frame[4:] if len(frame) - 4 < len(raw) else PLAIN + raw
 
 
+def pack_whole(raw: bytes) -> bytes:
+    """Any bytes in their smaller form, on their own; `unpack_whole` undoes it."""
+    zstd = borrow()
+    try:
+        return pack_bytes(raw, zstd.compress)
+    finally:
+        give_back(zstd)
+
+
+def unpack_whole(stored: bytes) -> bytes:
+    """What `pack_whole` was given; raises one of `UNREADABLE` for anything else."""
+    zstd = borrow()
+    try:
+        return unpack_bytes(stored, zstd.decompress)
+    finally:
+        give_back(zstd)
+
+
 def unpack_bytes(stored: bytes, decompress: Coder, prefix: bytes = PACKED) -> bytes:
     """What `pack_bytes` was given.
 

@@ -83,7 +83,7 @@ STEPS: Sequence[Sequence[str]] = (
         ),
         # Long strings out of payloads, once a store.
         "CREATE TABLE blobs (hash BLOB PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID",
-        # The last opening record of a session: derived. Apart from `sessions`, whose rows are
+        # The last opening record of a session, packed: derived. Apart from `sessions`, whose rows are
         # written at each commit.
         """
         CREATE TABLE records (

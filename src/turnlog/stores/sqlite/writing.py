@@ -19,6 +19,7 @@ from turnlog.errors import (
 from turnlog.stores.info import InfoFold
 from turnlog.stores.port import Batch, Claim
 from turnlog.stores.sql.heads import line_after, read_header, stored_id
+from turnlog.stores.sql.packing import pack_whole
 from turnlog.stores.sql.runs import Attempt, Plan, plan
 from turnlog.stores.sqlite.failures import failure
 from turnlog.stores.sqlite.ownership import Handles, give_back, take, taken_over
@@ -301,7 +302,7 @@ class Writing:
             db.execute(_ADD_BLOB, (key, data))
             size += len(data) if db.changes() else 0
         if batch.record is not None:
-            db.execute(_KEEP_RECORD, (no, batch.record.seq, batch.record.data))
+            db.execute(_KEEP_RECORD, (no, batch.record.seq, pack_whole(batch.record.data)))
         if batch.events:
             last_activity, stale, info = line_after(
                 batch, lambda: tenure.header(header, total), *line
