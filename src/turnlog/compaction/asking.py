@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _LEAST_ROOM: Final = 64  # tokens of a conversation below which asking makes no sense
 _LONGEST: Final = 8  # times the characters that a summary may have: then the stream is cut
 _LOOK: Final = 400  # characters after which it is first looked whether it repeats itself
+_STEADY: Final = 0.3  # a temperature up to which a model says about the same again
 _EXCERPT: Final = 400  # characters of a message that is too long to be shown
 _REJECTED: Final = 1000  # characters that are kept of an answer that is not used
 _SMALLER: Final = 2  # by which a request is made smaller that a provider refused as too large
@@ -168,6 +169,7 @@ class Asking:
             except Rejected as rejected:
                 failure = Failure(str(rejected), rejected.code)
                 again = complaint(job.window, rejected)
+                job = msgspec.structs.replace(job, header=_freer(job.header))
             except ModelError as error:
                 failure = error.failure
                 if not error.retryable:
@@ -301,6 +303,15 @@ class Asking:
                     look = 2 * len(said)
                     if is_runaway(said):
                         raise Rejected("runaway", "the model repeats itself and was stopped")
+
+
+def _freer(header: Header) -> Header:
+    """The header of another attempt: a model that always says the same would say it again."""
+    if header.config.temperature is None or header.config.temperature > _STEADY:
+        return header
+    return msgspec.structs.replace(
+        header, config=msgspec.structs.replace(header.config, temperature=None)
+    )
 
 
 def _text(built: Assembly) -> str:

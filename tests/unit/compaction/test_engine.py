@@ -373,6 +373,17 @@ async def test_a_model_is_told_why_its_summary_was_not_taken() -> None:
     assert b"three short sentences" in requests(made)[1]
 
 
+async def test_another_attempt_is_not_as_steady_as_the_first() -> None:
+    """At temperature 0 the same bad summary would come again; the step after it is as before."""
+    steady = ModelConfig("scripted", "script", temperature=0.0)
+    made, session = engine("", GOOD), talk(12)
+    session.append("request/header", RequestHeader(Header(steady), "initial"))
+    await made.compact_now(session)
+    temperatures = [json.loads(body).get("temperature") for body in requests(made)]
+    assert temperatures == [0.0, None]
+    assert_valid(session)
+
+
 async def test_a_model_that_repeats_itself_is_stopped() -> None:
     """Long before the answer is too long; the log has the beginning of what it said."""
     asked: list[int] = []
