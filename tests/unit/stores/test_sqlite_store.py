@@ -303,6 +303,17 @@ async def test_what_a_message_does_not_cite_is_left_alone(tmp_path: Path) -> Non
         assert_same((await store.load("a")).events, [e for batch in batches for e in batch])
 
 
+async def test_the_room_of_a_long_stream_is_given_back(tmp_path: Path) -> None:
+    """What a stream took before its message came is no longer in the file when it is closed."""
+    told = [os.urandom(100_000).hex() for _ in range(5)]
+    known = event(0, "".join(told))  # so that the message needs no room
+    stream = [chunk(1 + i, text) for i, text in enumerate(told)]
+    await write(tmp_path, "a", [known], stream, [answer(6, "".join(told), cited=range(1, 6))])
+    with connected(tmp_path) as db:
+        assert db.pragma("freelist_count") == 0
+    assert (tmp_path / FILE).stat().st_size < 800_000
+
+
 async def test_another_claim_knows_nothing_of_the_attempt(tmp_path: Path) -> None:
     """A message that is stored under another claim than its chunks leaves their rows alone."""
     await write(tmp_path, "a", STREAM)

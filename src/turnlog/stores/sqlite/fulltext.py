@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from turnlog.stores.sqlite.driver import Connection
 
 VERSION = 1
-RANKED = 40_000
+RANKED = 10_000
 """Of more messages that hold the words only the last ones, of the newest sessions, are ranked: who
 asks for what is everywhere is not kept waiting."""
 _PREFIX = "search_"

@@ -83,8 +83,8 @@ STEPS: Sequence[Sequence[str]] = (
         ),
         # Long strings out of payloads, once a store.
         "CREATE TABLE blobs (hash BLOB PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID",
-        # The last opening record of a session, packed: derived. Apart from `sessions`, whose rows are
-        # written at each commit.
+        # The last opening record of a session, packed: derived. Apart from `sessions`, whose rows
+        # are written at each commit.
         """
         CREATE TABLE records (
             session INTEGER PRIMARY KEY, seq INTEGER NOT NULL, data BLOB NOT NULL

@@ -56,7 +56,8 @@ _ADD_STREAM = "INSERT INTO streams (id, last, message, data, sum) VALUES (? | ?,
 _ADD_BLOB = "INSERT INTO blobs (hash, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
 _KEEP_RECORD = "INSERT OR REPLACE INTO records (session, seq, data) VALUES (?, ?, ?)"
 _GUILTY = (apsw.ConstraintError, apsw.CorruptError, apsw.MismatchError, apsw.TooBigError)
-_SPARE = 1000  # free pages that a file may keep, to be used again
+_SPARE = 64  # free pages that a file may keep, to be used again
+_AT_ONCE = 1000  # pages that are given back in one go
 _OVERHEAD = 40  # bytes of a row besides its payload, roughly
 
 
@@ -185,6 +186,7 @@ class Writing:
             with self._database.writing() as db:
                 for tenure in tenures:
                     give_back(db, tenure.no, tenure.token)
+                _give_space_back(db)
 
     def reseed(self, claim: Claim, header: SessionHeader) -> None:
         """Exchange the header; what was derived from the old one goes."""
@@ -324,7 +326,7 @@ class Writing:
 def _give_space_back(db: Connection) -> None:
     """Shorten the file if many of its pages hold nothing; a part of them each time."""
     if int(db.pragma("freelist_count")) > _SPARE:
-        db.execute(f"PRAGMA incremental_vacuum({_SPARE})").fetchall()
+        db.execute(f"PRAGMA incremental_vacuum({_AT_ONCE})").fetchall()
 
 
 def _check_seqs(batch: Batch) -> None:
