@@ -91,9 +91,20 @@ class PostgresConnection:
         await self._do(self._raw.executemany, numbered(query), rows)
 
     async def insert(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows, an array a column."""
+        """Insert rows by COPY; where there are terms, which have no binary form, an array a column.
+
+        COPY is the fastest way from ten rows on, and from asyncpg's side by far.
+        """
         for some in _fitting(table, rows):
-            await self._do(self._raw.execute, _insert(table), *map(list, zip(*some, strict=True)))
+            if any(column.kind == "terms" for column in table.columns):
+                columns = map(list, zip(*some, strict=True))
+                await self._do(self._raw.execute, _insert(table), *columns)
+            else:
+                await self._do(self._copy, table, some)
+
+    async def _copy(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
+        names = [column.name for column in table.columns]
+        await self._raw.copy_records_to_table(table.name, columns=names, records=rows)
 
     async def begin(self) -> None:
         """Begin a transaction."""
@@ -183,4 +194,8 @@ class PostgresDriver:
         """A new bell, on a connection of its own."""
         # To tell something is a transaction that would otherwise wait for the disk.
         raw = await self._connect(synchronous_commit="off")
-        return await PostgresBell.made(raw, heard)
+        try:
+            return await PostgresBell.made(raw, heard)
+        except BaseException:
+            raw.terminate()
+            raise
