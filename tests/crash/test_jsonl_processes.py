@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pytest
 
+from tests.crash.children import Children, spin
 from turnlog.errors import SessionInUse
 from turnlog.events import AnyEvent
 from turnlog.stores.jsonl import JsonlStore
@@ -25,66 +21,6 @@ from turnlog.testing.conformance.samples import SECOND, header, prompt
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 KILLS = 100
 STOPS = 25
-
-
-class Children:
-    """The process that forks a child for each thing it is asked to do."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("jsonl_children.py"))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
-        self.lines: list[str] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with self._process:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-
-    def ask(self, line: str) -> None:
-        """Start something."""
-        assert self._process.stdin is not None
-        print(line, file=self._process.stdin)
-
-    def hear(self) -> str:
-        """The next line that a child says."""
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        assert line, "the children's process ended"
-        self.lines.append(line)
-        return line
-
-    def start(self, line: str) -> int:
-        """Start something and return its process id."""
-        self.ask(line)
-        return int(self.hear().removeprefix("pid "))
-
-    def gone(self) -> list[str]:
-        """Wait for all children; what they still said."""
-        self.ask("wait")
-        return list(self._until_gone())
-
-    def _until_gone(self) -> Iterator[str]:
-        while (line := self.hear()) != "gone":
-            yield line
-
-
-def spin(count: int) -> None:
-    """Let some time pass, a different one each time."""
-    for _ in range(count):
-        pass
 
 
 def said(event: AnyEvent) -> str:
@@ -163,6 +99,7 @@ def test_many_processes_open_a_new_store_at_once(tmp_path: Path) -> None:
             children.ask(f"share {i} jsonl:{root}")
         said_all = children.gone()
     assert {line for line in said_all if line.startswith("ack")} == {f"ack {i}" for i in range(8)}
+    assert {line for line in said_all if line.startswith("sh")} == {f"shared {i}" for i in range(8)}
     assert sum(line.startswith("second") for line in said_all) == 7
     found = scan(root / folder_name("shared"), "shared")
     assert found.damage == []

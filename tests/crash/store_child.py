@@ -1,6 +1,6 @@
-"""Forks a child for each line on stdin, which does something to a JSONL store until it is killed.
+"""Forks a child for each line on stdin, which does something to a store until it is killed.
 
-Lines: `append NAME URL`, `share NAME URL`, `post NAME URL` start a child; `wait` waits for all
+Lines `WHAT NAME URL` start a child: append, move, own, share, post, migrate. `wait` waits for all
 children and answers `gone`. A child says `pid N` first and `ack …` for what a flush acknowledged.
 """
 
@@ -12,11 +12,26 @@ from collections.abc import Awaitable, Callable
 
 import anyio
 import anyio.lowlevel
+import apsw
 
 from turnlog.commands import Prompt
 from turnlog.errors import SessionExists, SessionInUse, StaleWriter
 from turnlog.events import SessionHeader
 from turnlog.stores import open_store
+from turnlog.stores.sqlite import connection
+from turnlog.stores.sqlite.driver import connect
+from turnlog.stores.sqlite.schema import STEPS, migrate
+
+#: As a later version may have it: much is written, in an order that would show a half of it.
+LATER = (
+    *STEPS,
+    (
+        "ALTER TABLE events ADD COLUMN mood TEXT",
+        *["UPDATE events SET mood = id % 7 + ifnull(mood, 0)"] * 20,
+        "CREATE TABLE moods AS SELECT id, mood FROM events",
+        "CREATE INDEX by_mood ON moods (mood)",
+    ),
+)
 
 
 def say(text: str) -> None:
@@ -37,11 +52,17 @@ async def append(name: str, url: str) -> None:
         say(f"stale {error}")
 
 
+async def own(name: str, url: str) -> None:
+    """Make a session of one's own."""
+    async with open_store(url) as store, store.session(f"own-{name}", create="only") as session:
+        session.add_user(name)
+    say(f"ack {name}")
+
+
 async def share(name: str, url: str) -> None:
     """Make a session of one's own, and take one's turn in the one that all share."""
+    await own(name, url)
     async with open_store(url) as store:
-        async with store.session(f"own-{name}", create="only") as session:
-            session.add_user(name)
         try:
             await store.backend.create(SessionHeader("shared", 1))
         except SessionExists:
@@ -54,7 +75,7 @@ async def share(name: str, url: str) -> None:
                     written = True
             except SessionInUse:
                 await anyio.lowlevel.checkpoint()
-    say(f"ack {name}")
+    say(f"shared {name}")
 
 
 async def post(name: str, url: str) -> None:
@@ -66,8 +87,25 @@ async def post(name: str, url: str) -> None:
     say(f"ack {name}")
 
 
+async def move(name: str, url: str) -> None:
+    """Append, and move the WAL into the file after every other commit."""
+    connection._CHECKPOINT = 8  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    await append(name, url)
+
+
+async def later(name: str, url: str) -> None:
+    """Bring a file to the version that a later turnlog may have."""
+    db = connect(url.removeprefix("sqlite:"), apsw.SQLITE_OPEN_READWRITE)
+    migrate(db, url, LATER)
+    say(f"ack {name}")
+    await anyio.sleep_forever()
+
+
 WHAT: dict[str, Callable[[str, str], Awaitable[None]]] = {
     "append": append,
+    "move": move,
+    "migrate": later,
+    "own": own,
     "share": share,
     "post": post,
 }
@@ -75,6 +113,9 @@ WHAT: dict[str, Callable[[str, str], Awaitable[None]]] = {
 
 def main() -> None:
     """Serve the parent until it closes stdin."""
+    for url in ("jsonl:x", "sqlite:x"):  # so that no child has to import anything
+        open_store(url)
+    anyio.run(anyio.lowlevel.checkpoint)
     children: list[int] = []
     for line in sys.stdin:
         what, name, url = [*line.split(), "", ""][:3]
