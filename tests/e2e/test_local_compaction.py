@@ -42,34 +42,34 @@ async def test_a_conversation_past_the_window_is_compacted_and_goes_on(tmp_path:
         compaction=engine,
     )
     said = 0
-    async with open_store(f"sqlite:{tmp_path}/s.db") as store:
-        async with store.session("s", load="all") as session:
-            for number in range(16):
-                result = await runner.run(session, ASKED[number % len(ASKED)])
-                assert result.error is None, number
-                assert result.text
-                said += result.usage.output_tokens or 0
-                reported = measure(session).reported
-                assert reported is not None
-                assert reported < WINDOW
-            assert said > WINDOW  # the answers alone would not have fitted
-            done = [each for each in compactions(session) if each.status == "done"]
-            assert len(done) >= 2
-            assert all((each.gain or 0) > 0 for each in done)
-            used = [
-                event.data.usage
-                for event in session.events
-                if isinstance(event.data, CompactionSummary)
-                and event.data.usage is not None
-                and event.data.attempt == 1
-            ]
-            assert used
-            for usage in used:
-                cached, fresh = usage.cache_read_tokens, usage.input_tokens
-                assert cached is not None
-                assert fresh is not None
-                assert cached >= (cached + fresh) / 2
-            assert_lawful(session)
+    url = f"sqlite:{tmp_path}/s.db"
+    async with open_store(url) as store, store.session("s", load="all") as session:
+        for number in range(16):
+            result = await runner.run(session, ASKED[number % len(ASKED)])
+            assert result.error is None, number
+            assert result.text
+            said += result.usage.output_tokens or 0
+            reported = measure(session).reported
+            assert reported is not None
+            assert reported < WINDOW
+        assert said > WINDOW  # the answers alone would not have fitted
+        done = [each for each in compactions(session) if each.status == "done"]
+        assert len(done) >= 2
+        assert all((each.gain or 0) > 0 for each in done)
+        used = [
+            event.data.usage
+            for event in session.events
+            if isinstance(event.data, CompactionSummary)
+            and event.data.usage is not None
+            and event.data.attempt == 1
+        ]
+        assert used
+        for usage in used:
+            cached, fresh = usage.cache_read_tokens, usage.input_tokens
+            assert cached is not None
+            assert fresh is not None
+            assert cached >= (cached + fresh) / 2
+        assert_lawful(session)
 
 
 async def test_a_prompt_that_overflows_for_real_is_recovered_from(tmp_path: Path) -> None:
