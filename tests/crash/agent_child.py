@@ -55,7 +55,7 @@ class Writer:
         return [*words, *calls]
 
 
-def make_agent(effects: Path, seed: int) -> ReactLoopAgent:
+def make_agent(effects: Path, seed: int, *, max_steps: int = 6) -> ReactLoopAgent:
     """The agent: bodies as coroutines and in threads, side by side and alone."""
 
     def done(token: str) -> str:
@@ -83,7 +83,7 @@ def make_agent(effects: Path, seed: int) -> ReactLoopAgent:
 
     tools = [Tool(note), Tool(think), Tool(write, exclusive=True)]
     model = ScriptedModel([Writer(seed)], repeat=True)
-    return ReactLoopAgent(model, tools=tools, delay=at_once, max_steps=6, system="Work.")
+    return ReactLoopAgent(model, tools=tools, delay=at_once, max_steps=max_steps, system="Work.")
 
 
 def at_once(retry: int, failure: object) -> float:
@@ -110,16 +110,19 @@ class Digest:
 class Acknowledger:
     """Says what has become durable."""
 
-    def __init__(self, session: StoredSession) -> None:
+    def __init__(self, session: StoredSession, before: Iterable[AnyEvent]) -> None:
         self._session = session
         self._digest = Digest()
+        self._digest.add(before)
         self.say()
 
     def say(self) -> None:
         """One line, at once and whole, if there is more than last time."""
         durable = self._session.durable_seq
         if durable > self._digest.seq:
-            found = self._digest.add(self._session.events[self._digest.seq : durable])
+            first = self._session.first_held
+            new = self._session.held[self._digest.seq - first : durable - first]
+            found = self._digest.add(new)
             os.write(1, f"ack {durable} {found}\n".encode())
 
 
@@ -127,7 +130,7 @@ async def main(store_url: str, effects: Path, seed: int) -> None:
     """Turn after turn, until somebody kills the process."""
     agent = make_agent(effects, seed)
     async with open_store(store_url) as store, store.session(SESSION) as session:
-        acknowledger = Acknowledger(session)
+        acknowledger = Acknowledger(session, await session.read_events(0, session.first_held))
         while True:
             prompt = f"turn after {session.next_seq}"
             async with agent.stream(session, prompt) as turn:

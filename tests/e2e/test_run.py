@@ -202,7 +202,7 @@ def test_a_failed_attempt_does_not_count(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words_", "hint"),
     [
-        (["hi", "--tool", "tools"], "expected MODULE:FUNC"),
+        (["hi", "--tool", "tools"], "expected MODULE:NAME"),
         (["hi", "--tool", "tools.py:add"], "without .py"),
         (["hi", "--tool", "nowhere:add"], "no module 'nowhere'"),
         (["hi", "--tool", "broken:add"], "SyntaxError"),
