@@ -11,12 +11,16 @@ import pytest
 from tests.servers.postgres import PASSWORD, Server, server
 from tests.unit.stores.server_suite import PATIENCE, ServerTests, begun, opened
 from turnlog.errors import StoreError
+from turnlog.stores.phrases import parse
+from turnlog.stores.postgres import driver
+from turnlog.stores.postgres.dialect import PostgresDialect
 from turnlog.stores.postgres.driver import PostgresDriver, numbered
+from turnlog.stores.searching import Search
 from turnlog.stores.server.schema import key_of
 from turnlog.stores.server.store import ServerStore
 from turnlog.stores.server.urls import shown
 from turnlog.testing.conformance.base import commit
-from turnlog.testing.conformance.samples import notes
+from turnlog.testing.conformance.samples import FIRST, header, notes, prompt
 
 pytestmark = pytest.mark.anyio
 
@@ -142,6 +146,49 @@ async def test_an_owner_that_was_stopped_holds_up_nobody(place: PostgresPlace) -
         "lock_timeout": "10s",
         "timezone": "UTC",
     }
+
+
+async def test_a_server_that_is_too_old_is_refused(
+    place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whose version is below the oldest that is let in, is told which one that is."""
+    monkeypatch.setattr(driver, "OLDEST", 99)
+    with pytest.raises(StoreError, match="too old: turnlog needs 99 or later"):
+        await place.store().open()
+
+
+@pytest.mark.parametrize("option", ["sslmode=require", "sslmode=verify-full&sslrootcert=/no.pem"])
+async def test_options_of_tls_reach_the_driver(place: PostgresPlace, option: str) -> None:
+    """Who asks for TLS does not get a connection without it; the tests' server has none."""
+    url = f"{place.url()}&{option}"
+    with pytest.raises(StoreError, match=r"SSL|certificate|no\.pem"):
+        await ServerStore(PostgresDriver(url, shown(url)), patience=0.1).open()
+
+
+def test_a_text_with_too_many_terms_may_hold_any() -> None:
+    """What a tsvector cannot hold is said to hold every term, so that nothing is missed."""
+    dialect = PostgresDialect()
+    assert dialect.terms(["sb", "sa", "sb"]) == "'sb':1,3 'sa':2"
+    assert dialect.terms([f"s{n}" for n in range(100_000)]) == "'*'"
+    assert dialect.terms(["s" + "x" * 5_000]) == f"'s{'x' * 199}':1"
+
+
+async def test_very_long_texts_are_found(place: PostgresPlace) -> None:
+    """A message with more different words than an index takes is found by each of them."""
+    words = " ".join(f"w{n}" for n in range(120_000))
+    async with opened(place.store()) as store:
+        await store.create(header("a"))
+        claim = await store.claim("a", FIRST)
+        await commit(store, claim, [prompt(0, f"first {words} last"), prompt(1, "w7 w8")])
+        expected: dict[str, list[int]] = {
+            "w7 w8": [0, 1],
+            "w119999": [0],
+            "last": [0],
+            "w120000": [],
+        }
+        for text, seqs in expected.items():
+            hits = await store.search(Search(parse(text)))
+            assert sorted(hit.seq for hit in hits) == seqs, text
 
 
 def test_values_are_numbered() -> None:
