@@ -26,7 +26,7 @@ _PLACES = 60  # of a term in one text: more of them would not make it better
 _LAST_PLACE = 16_383  # that a tsvector can tell from those behind it
 _ROOM = 700_000  # bytes of a tsvector, which may have 1 MiB
 _EVERY = "'*'"  # in a text with more terms than fit: no term looks so
-_RANKED = 20_000  # messages that are compared; who asks for what is everywhere is not kept waiting
+_RANKED = 5_000  # messages that are compared; who asks for what is everywhere is not kept waiting
 _MIGRATING = 0x746C6F67  # the number of an advisory lock: "tlog"
 
 
