@@ -475,3 +475,15 @@ async def test_a_text_with_too_many_words_is_found_by_each(place: MariaDbPlace) 
             for asked, found in (("w77q", {0, 1}), (words[-1], {0}), ("w77q short", {1})):
                 assert {hit.seq for hit in await store.search(asked)} == found
             assert await store.search("wother") == []
+
+
+async def test_a_text_with_too_many_words_comes_last(place: MariaDbPlace) -> None:
+    """A message of which it is not known how well it fits comes after those of which it is."""
+    words = " ".join(f"w{number:x}q" for number in range(80_000))
+    async with opened(place.store()) as backend:
+        claim = await begun(backend, events=[prompt(0, "w77q"), prompt(1, words), prompt(2, "no")])
+        await backend.release(claim)
+        async with Store(backend) as store:
+            found = await store.search("w77q")
+            assert [hit.seq for hit in found] == [0, 1]
+            assert found[0].score > found[1].score == 0
