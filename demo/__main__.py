@@ -24,6 +24,7 @@ What to try next (the sessions are in {folder}):
   turnlog show demo-chat --tools
   turnlog messages demo-chat --at {at}
   turnlog requests demo-chat --show 0
+  turnlog compactions demo-chat
   turnlog verify --all
   turnlog run "And the mountains?" --session demo-chat
 """

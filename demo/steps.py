@@ -12,14 +12,15 @@ import anyio
 from anyio.abc import Process
 
 import turnlog
-from demo.tools import POEM, file_tools
+from demo.tools import NOTES, POEM, file_tools
 from turnlog import Message, Session, proof
+from turnlog.compaction.history import compactions
 from turnlog.events import AssistantMessage, ToolResult
 from turnlog.invariants import verify
 from turnlog.stores.live import StoredSession
 from turnlog.stores.store import Store
 
-CHAT, MAIL = "demo-chat", "demo-mail"
+CHAT, MAIL, UNDONE = "demo-chat", "demo-mail", "demo-undone"
 SYSTEM = "You are a friendly assistant. Answer in short sentences."
 ROOT = Path(__file__).resolve().parent.parent
 CANCEL_AFTER = 12  # pieces of text
@@ -61,8 +62,14 @@ class Demo:
         self.say = say
         self.piece = piece
         self.store_url = f"sqlite:{folder / 'sessions.db'}"
+        opened = turnlog.open_model(model)
         self.agent = turnlog.ReactLoopAgent(
-            model, tools=file_tools(folder), system=SYSTEM, max_output_tokens=60, temperature=0.0
+            opened,
+            tools=file_tools(folder),
+            system=SYSTEM,
+            max_output_tokens=60,
+            temperature=0.0,
+            compaction=turnlog.BasicCompactionEngine(opened, attempts=2),
         )
         self.earlier: tuple[int, list[Message]] = (0, [])
         (folder / "poem.txt").write_text(POEM, encoding="utf-8")
@@ -78,6 +85,7 @@ class Demo:
             self.views,
             self.time_travel,
             self.fork,
+            self.compact,
             self.verify,
         )
 
@@ -201,9 +209,33 @@ class Demo:
             await self._streamed(session, "And one thing about the sky.")
         check((await store.read(CHAT)).next_seq == before, "the parent changed")
 
+    async def compact(self, store: Store) -> None:
+        """The model summarises what was said, and sees only that; a fork from before undoes it."""
+        async with store.session(CHAT) as session:
+            await self._streamed(session, f"Here are my notes. {NOTES}Who has the key?")
+            seen, read = list(session.derive_messages()), session.extract_chat_messages()
+            done = await self.agent.compact(session)
+            check(done is not None, "nothing was compacted")
+            now = list(session.derive_messages())
+            check(len(now) < len(seen), "the model still sees all of it")
+            check(now[0].source.kind == "compaction", "no summary stands for what was said")
+            check(now[-1] == seen[-1], "what was said last is not as it was")
+            check(session.extract_chat_messages() == read, "a person would miss what was said")
+            (compaction,) = compactions(session)
+        short = compaction.summary.partition("## State\n")[2].partition("\n\n")[0]
+        maker = "the model" if compaction.policy == "model" else "turnlog, without a model"
+        self.say(f"  → {maker} summarised {len(compaction.shadowed)} messages: the next request")
+        self.say(f"    has {compaction.tokens_after} tokens, not {compaction.tokens_before}")
+        for line in short.splitlines():
+            self.say(f"      | {line}")
+        await store.fork(CHAT, at=compaction.start - 1, new_id=UNDONE)
+        undone = list((await store.read(UNDONE)).derive_messages())
+        check(undone == seen, "a fork from before does not see what was seen then")
+        self.say(f"  → {UNDONE}, a fork from before it, sees all {len(undone)} messages again")
+
     async def verify(self, store: Store) -> None:
         """Every law of the log is verified, and every request that was sent is proved."""
-        for session_id in (CHAT, MAIL, "demo-fork"):
+        for session_id in (CHAT, MAIL, "demo-fork", UNDONE):
             session = await store.read(session_id)
             faults = [f for f in verify(session, prove=proof.finding) if f.level == "fault"]
             check(faults == [], f"{session_id}: {faults}")

@@ -14,12 +14,13 @@ import apsw
 import pytest
 
 from demo.__main__ import run
-from demo.steps import CHAT, Demo
+from demo.steps import CHAT, UNDONE, Demo
 from tests.e2e.local import require_local_model
 from turnlog import Session, open_store
 from turnlog.agent import dispatch
 from turnlog.assembly import Assembly
 from turnlog.codec import encode_event, event_from_dict
+from turnlog.compaction.draft import Draft
 from turnlog.content import Message, Text
 from turnlog.dialects.body import Body
 from turnlog.events import AnyEvent
@@ -29,11 +30,13 @@ from turnlog.views.derive import DerivedMessages
 from turnlog.views.sequence import MessageList
 
 ROOT = Path(__file__).parents[2]
-STEPS = ["stream", "tool", "cancel", "kill", "views", "time_travel", "fork", "verify"]
+STEPS = ["stream", "tool", "cancel", "kill", "views", "time_travel", "fork", "compact", "verify"]
 SEA: list[Any] = ["The sea ", "is deep."]
 COUNT: list[Any] = ['{"tool": "word_count", "arguments": ', '{"path": "poem.txt"}}']
 STORY: list[Any] = [*(f"word{n} " for n in range(20)), {"hang": True}]
-ANSWERS = [SEA, COUNT, ["It has 36."], STORY, ["I do not know."], ["The sky ", "is blue."]]
+SUMMARY: list[Any] = ["Ada has the key ", "of the office."]
+TOLD: list[Any] = [["I do not know."], ["The sky ", "is blue."], ["Ada ", "has."]]
+ANSWERS = [SEA, COUNT, ["It has 36."], STORY, *TOLD, SUMMARY]
 MAIL: list[Any] = ['{"tool": "send_mail", "arguments": {"to": "ada"}}']
 
 
@@ -217,6 +220,42 @@ def fork_forgets(patch: pytest.MonkeyPatch, show: Show) -> None:
     patch.setattr(Store, "fork", empty)
 
 
+def summary_appended(patch: pytest.MonkeyPatch, show: Show) -> None:
+    """A summary comes on top of what it was to stand for."""
+    del show
+
+    def append(draft: Draft, message: Message) -> int:
+        session: Session = draft._session  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        return session.append("user/message", message, surface_op="append").seq
+
+    patch.setattr(Draft, "replace", append)
+
+
+def compaction_erases(patch: pytest.MonkeyPatch, show: Show) -> None:
+    """What was compacted is gone for a person too."""
+    del show
+    extract = Session.extract_chat_messages
+
+    def seen(session: Session) -> tuple[Message, ...]:
+        compacted = any(event.type == "compaction/end" for event in session.events)
+        return tuple(session.derive_messages()) if compacted else extract(session)
+
+    patch.setattr(Session, "extract_chat_messages", seen)
+
+
+def undo_forgets(patch: pytest.MonkeyPatch, show: Show) -> None:
+    """A fork from before the compaction is one from after it."""
+    del show
+    fork = Store.fork
+
+    async def late(self: Store, session_id: str, **options: Any) -> str:
+        if options.get("new_id") == UNDONE:
+            del options["at"]
+        return await fork(self, session_id, **options)
+
+    patch.setattr(Store, "fork", late)
+
+
 def digest_wrong(patch: pytest.MonkeyPatch, show: Show) -> None:
     """What is logged of a request is not what was sent."""
     del show
@@ -265,6 +304,9 @@ def event_tampered(patch: pytest.MonkeyPatch, show: Show) -> None:
         (no_time_travel, "time_travel"),
         (fork_writes_to_parent, "fork"),
         (fork_forgets, "fork"),
+        (summary_appended, "compact"),
+        (compaction_erases, "compact"),
+        (undo_forgets, "compact"),
         (digest_wrong, "verify"),
         (event_tampered, "verify"),
     ],
@@ -298,6 +340,7 @@ async def test_the_demo_on_the_real_model(tmp_path: Path) -> None:
     for words, shown in (
         (["ls"], "demo-fork"),
         (["show", CHAT, "--tools"], "poem.txt"),
+        (["compactions", CHAT], "done, manual"),
         (["verify", "--all"], "demo-mail"),
     ):
         told = subprocess.run(  # noqa: ASYNC221 - nothing else runs here
@@ -309,4 +352,9 @@ async def test_the_demo_on_the_real_model(tmp_path: Path) -> None:
         )
         assert shown in told.stdout
     async with open_store(url) as store:
-        assert {info.id async for info in store.sessions()} == {CHAT, "demo-mail", "demo-fork"}
+        assert {info.id async for info in store.sessions()} == {
+            CHAT,
+            "demo-mail",
+            "demo-fork",
+            UNDONE,
+        }
