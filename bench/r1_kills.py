@@ -70,7 +70,7 @@ def kill_one(url: str, effects: Path, seed: int, after: float) -> tuple[int, str
 async def projections(url: str) -> tuple[int, list[str]]:
     """How many projections there were to judge, and what is wrong with them."""
     async with open_store(url) as store:
-        session = await store.read(SESSION)
+        session = await store.read(SESSION, load="all")
         seqs = [event.seq for event in session.events if event.surface_op is not None]
         wrong: list[str] = []
         for seq in seqs:

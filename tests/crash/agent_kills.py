@@ -49,7 +49,7 @@ async def check(store_url: str, effects: Path, acknowledged: tuple[int, str], se
     Raises:
         AssertionError: one of these does not hold.
     """
-    async with open_store(store_url) as store, store.session(SESSION) as session:
+    async with open_store(store_url) as store, store.session(SESSION, load="all") as session:
         seq, digest = acknowledged
         if Digest().add(session.events[:seq]) != digest:
             raise Lost(f"event 0 to {seq - 1} are not what was acknowledged")
