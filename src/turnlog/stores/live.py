@@ -18,6 +18,7 @@ from turnlog.errors import DamagedSession, ForkedProcess, ReadOnly
 from turnlog.events import AnyEvent
 from turnlog.log import SessionLog, unacknowledged
 from turnlog.session import Session
+from turnlog.standing import STANDING
 from turnlog.stores.loading import range_of
 from turnlog.stores.port import Queued, Record, SessionEventStore
 from turnlog.stores.resuming import log_at, pages, said_before
@@ -28,6 +29,8 @@ from turnlog.views.transcript import said
 
 RECORD_EVERY = 2_000
 """After how many events a session that is written to gets a new opening record."""
+FOLD_EVERY = 500
+"""After how many events a flush has them folded: 2 ms in a worker thread."""
 _TURNS = frozenset({"turn/start", "turn/end"})
 
 
@@ -49,6 +52,7 @@ class StoredSession(Session):
         self._outbox = outbox
         self._pid = _ambient.process_id()
         self._blocked = bool(unacknowledged(log))
+        self._folded = log.first_held  # up to where the standing folds were brought
         self._recorded = log.first_held  # up to where the last record goes
         self._try_at = 0  # the next seq from which on a record is worth trying
         self._turning = False  # whether a turn began that has not ended
@@ -100,25 +104,45 @@ class StoredSession(Session):
         self._check_process()
         if self._writer is not None and self._outbox is not None:
             if self._outbox.pending:  # a record goes with what is stored
-                self._outbox.record = self.due_record(RECORD_EVERY) or self._outbox.record
+                await self._fold_new()
+                if self._is_due(RECORD_EVERY):
+                    record = await anyio.to_thread.run_sync(self.due_record, RECORD_EVERY)
+                    self._outbox.record = record or self._outbox.record
             await self._writer.flush(self._outbox)
+
+    async def _fold_new(self) -> None:
+        """Fold what is new as the session goes, so that a record need not wait for it."""
+        seq = self._log.next_seq
+        if self._backend.keeps_records and seq - self._folded >= FOLD_EVERY:
+            self._folded = seq
+            await anyio.to_thread.run_sync(self._fold_standing)
+
+    def _fold_standing(self) -> None:
+        for fold in STANDING.values():
+            self.fold(fold)
 
     def due_record(self, every: int) -> Record | None:
         """A record to open the session from, if one is worth it and the log is at rest.
+
+        To be called in a worker thread: it takes as long as the surface.
 
         Args:
             every: after how many events one is worth it; more where the surface is longer.
         """
         with self._lock:
-            log = self._log
-            worth = max(every, len(log.surface) // 2)
-            if log.next_seq < max(self._recorded + worth, self._try_at) or self._turning:
+            if not self._is_due(every):
                 return None
-            self._try_at = log.next_seq + every // 4  # looking is not free
+            self._try_at = self._log.next_seq + every // 4  # looking is not free
             record = record_of(self, every)
             if record is not None:
-                self._recorded = log.next_seq
+                self._recorded = record.seq
             return record
+
+    def _is_due(self, every: int) -> bool:
+        """Whether it is time for a record."""
+        worth = self._recorded + max(every, len(self._log.surface) // 2)
+        late = self._log.next_seq >= max(worth, self._try_at)
+        return late and self._backend.keeps_records and not self._turning
 
     async def room(self) -> None:
         """Wait while too much waits to become durable; a loop does this before it goes on."""

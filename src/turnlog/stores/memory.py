@@ -76,6 +76,7 @@ class MemoryStore:
     def __init__(self, storage: MemoryStorage | None = None, url: str = "memory:") -> None:
         self.url = url
         self.durability: Durability = "none"
+        self.keeps_records = True
         self._storage = storage or MemoryStorage()
         self._lock = self._storage.lock
         self._claims: dict[str, int] = {}

@@ -151,10 +151,17 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class SessionEventStore(Protocol):
-    """A backend. Every method raises only `TurnlogError`s; driver errors are translated."""
+    """A backend. Every method raises only `TurnlogError`s; driver errors are translated.
+
+    Attributes:
+        url: what `open_store` took, without secrets.
+        durability: see `Durability`.
+        keeps_records: whether it keeps opening records; else nobody need make one.
+    """
 
     url: str
     durability: Durability
+    keeps_records: bool
 
     async def open(self) -> None:
         """Get ready; creates what is missing unless the medium is read-only.

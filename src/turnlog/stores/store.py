@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeAlias
 
 import anyio
+from anyio import to_thread
 
 from turnlog import _ambient
 from turnlog.commands import Command, with_id
@@ -28,6 +29,7 @@ from turnlog.stores.port import (
     Batch,
     Durability,
     Queued,
+    Record,
     SessionEventStore,
     SessionInfo,
 )
@@ -185,7 +187,10 @@ class Store:
 
     async def _keep_record(self, session: StoredSession, outbox: Outbox) -> None:
         """When a session is given back: a record, if none was kept for long."""
-        record = session.due_record(RECORD_EVERY // 4) or outbox.record
+        every, record = RECORD_EVERY // 4, None
+        if self.backend.keeps_records and session.next_seq >= every:
+            record = await to_thread.run_sync(session.due_record, every)
+        record = record or outbox.record
         if record is not None and session.writable and session.durable_seq == record.seq:
             # Derived and disposable: what hinders it is told by whatever is written next.
             await self.backend.commit([Batch(outbox.claim, (), record.seq, record)])
@@ -218,7 +223,8 @@ class Store:
                 child = parent.fork(boundary - 1, child.id)
             return await self.save(child)
         own = [event for event in child.held if event.seq >= boundary]
-        await fill(self.backend, child.id, own, after=boundary, record=record_of(child))
+        record = await self._record_of(child)
+        await fill(self.backend, child.id, own, after=boundary, record=record)
         return child.id
 
     async def save(self, session: Session) -> str:
@@ -230,8 +236,15 @@ class Store:
             SessionExists: the id is taken.
         """
         await self.backend.create(session.header)
-        await fill(self.backend, session.id, session.events, record=record_of(session))
+        record = await self._record_of(session)
+        await fill(self.backend, session.id, session.events, record=record)
         return session.id
+
+    async def _record_of(self, session: Session) -> Record | None:
+        """An opening record of a session that is long enough, if the backend keeps any."""
+        if not self.backend.keeps_records or session.next_seq < RECORD_EVERY:
+            return None
+        return await to_thread.run_sync(record_of, session)
 
     async def adopt(
         self,

@@ -65,6 +65,7 @@ class JsonlStore:
     ) -> None:
         self.url = f"jsonl:{root}"
         self.durability: Durability = durability
+        self.keeps_records = False
         self._root = Path(root)
         self._packed = compress
         self._durable = durability != "none"

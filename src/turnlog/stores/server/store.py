@@ -104,6 +104,7 @@ class ServerStore:
     ) -> None:
         self.url = driver.url
         self.durability: Durability = durability
+        self.keeps_records = True
         self._driver = driver
         self._lease = lease
         self._patience = patience

@@ -68,6 +68,7 @@ class SqliteStore:
     ) -> None:
         self.url = f"sqlite:{path}"
         self.durability: Durability = durability
+        self.keeps_records = True
         real = Path(os.path.realpath(path))
         self._database = Database(real, self.url, durability, patience)
         self._handles = Handles(self._database.owners)
@@ -236,7 +237,7 @@ class SqliteStore:
         """Messages by their words, once all are indexed: step by step, others write between."""
         hits = None
         while hits is None:
-            while await self._write(self._searching.fill):
+            while await self._write(self._searching.fill):  # noqa: ASYNC110 - it is no waiting
                 await anyio.sleep(_PAUSE)
             hits = await self._run(self._readers, self._searching.search, wanted)
         return hits
