@@ -29,6 +29,8 @@ BROKEN = Delay(1.0, 60.0)
 class Rota:
     """Sessions that wait, in a round: each is run for one turn, and then goes to the end.
 
+    One that could not be run is let be for a while.
+
     Args:
         jitter: numbers from 0 to 1, so that workers do not do the same at the same moment.
     """
@@ -59,27 +61,32 @@ class Rota:
 
     def due(self, now: float) -> str | None:
         """The session to run next, if there is one."""
-        return next((name for name in self._order if self._until.get(name, now) <= now), None)
+        for name in self._order:
+            if name not in self.running and self._until.get(name, now) <= now:
+                return name
+        return None
 
     def start(self, name: str) -> None:
         """It is being run."""
-        self._order.pop(name, None)
         self._until.pop(name, None)
         self.running.add(name)
 
     def done(self, name: str) -> None:
         """It was run; if it still waits, the next `see` puts it at the end."""
         self.running.discard(name)
+        self._order.pop(name, None)
         self._stuck.discard(name)
         self._times = {key: n for key, n in self._times.items() if key[0] != name}
 
     def later(self, name: str, now: float, delay: Delay) -> float:
-        """It could not be run: let it be for a while; returns how many seconds."""
+        """It could not be run: let it be for a while; returns how many seconds.
+
+        It keeps its place: what another process runs, and may leave, waited before others did.
+        """
         self.running.discard(name)
         key = (name, delay)
         self._times[key] = self._times.get(key, 0) + 1
         seconds = delay.after(self._times[key], self._jitter())
-        self._order[name] = None
         self._until[name] = now + seconds
         if delay is not BUSY:
             self._stuck.add(name)

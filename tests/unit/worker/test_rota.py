@@ -80,6 +80,16 @@ def test_a_session_that_could_not_be_run_waits_longer_each_time() -> None:
     assert round_.later("bad", now, Delay(1.0, 4.0)) == 1.0
 
 
+def test_a_session_of_another_process_keeps_its_place() -> None:
+    """It waited longest: if that process dies, it is not behind all that came later."""
+    round_ = rota()
+    round_.see(["a", "b", "c"])
+    round_.start("a")
+    again = round_.later("a", 0.0, BUSY)
+    assert run(round_, 0.0) == "b"
+    assert run(round_, again) == "a"
+
+
 def test_what_waits_no_longer_is_forgotten() -> None:
     """Another worker ran it."""
     round_ = rota()
