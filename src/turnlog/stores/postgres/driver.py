@@ -107,8 +107,8 @@ class PostgresConnection:
         await self._raw.copy_records_to_table(table.name, columns=names, records=rows)
 
     async def begin(self) -> None:
-        """Begin a transaction."""
-        await self._do(self._raw.execute, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+        """Begin a transaction, as isolated as the settings say."""
+        await self._do(self._raw.execute, "BEGIN READ WRITE")
 
     async def commit(self) -> None:
         """End it."""
