@@ -183,9 +183,15 @@ class Database:
                 raise  # what was written last is in there
             self._immutable = True
             db = self._connect(apsw.SQLITE_OPEN_READONLY)
-            version = version_of(db, self.url)
-        self._idle.append(db)
-        if version == 0:
+            try:
+                version = version_of(db, self.url)
+            except BaseException:
+                db.close()
+                raise
+        if version:
+            self._idle.append(db)
+        else:
+            db.close()
             msg = f"{self.url}: the file is empty, and nothing can be written to it"
             raise StoreError(msg)
 
@@ -195,12 +201,16 @@ class Database:
             name = f"{self.path.as_uri()}?immutable=1"
             flags |= apsw.SQLITE_OPEN_URI
         db = connect(name, flags)
-        db.set_busy_timeout(int(self._patience * 1000))
-        if self._damaged:
-            db.pragma("writable_schema", 1)  # or a file that is too short is not looked into
-        db.pragma("cache_size", -_CACHE)
-        db.pragma("trusted_schema", 0)
-        db.pragma("cell_size_check", 1)  # damage is reported, not interpreted
+        try:
+            db.set_busy_timeout(int(self._patience * 1000))
+            if self._damaged:
+                db.pragma("writable_schema", 1)  # or a file that is too short is not looked into
+            db.pragma("cache_size", -_CACHE)
+            db.pragma("trusted_schema", 0)
+            db.pragma("cell_size_check", 1)  # damage is reported, not interpreted
+        except BaseException:
+            db.close()
+            raise
         return db
 
     def close(self) -> None:
