@@ -23,6 +23,7 @@ from turnlog.stores.store import Store
 CHAT, MAIL, UNDONE = "demo-chat", "demo-mail", "demo-undone"
 SYSTEM = "You are a friendly assistant. Answer in short sentences."
 ROOT = Path(__file__).resolve().parent.parent
+WINDOW = 2048  # tokens: what is said here does not take more, and a summary is short then
 CANCEL_AFTER = 12  # pieces of text
 
 
@@ -62,14 +63,14 @@ class Demo:
         self.say = say
         self.piece = piece
         self.store_url = f"sqlite:{folder / 'sessions.db'}"
-        opened = turnlog.open_model(model)
+        opened = turnlog.open_model(model, context_window=WINDOW)
         self.agent = turnlog.ReactLoopAgent(
             opened,
             tools=file_tools(folder),
             system=SYSTEM,
             max_output_tokens=60,
             temperature=0.0,
-            compaction=turnlog.BasicCompactionEngine(opened, attempts=2),
+            compaction=turnlog.BasicCompactionEngine(opened, attempts=3),
         )
         self.earlier: tuple[int, list[Message]] = (0, [])
         (folder / "poem.txt").write_text(POEM, encoding="utf-8")
