@@ -157,7 +157,6 @@ def test_leaning_runs(chunks: list[AnyEvent], payload: bytes) -> None:
     said = b'{"said":[%s,%s]}' % (payload, b",".join(event.raw for event in chunks))
     message: AnyEvent = Event("assistant/message", chunks[-1].seq + 1, 0, said, "append")
     rows = repack(chunks, message)
-    assert rows is not None
     found = [event for row in rows for event in from_chunks(row, {message.seq: said}.__getitem__)]
     assert shown(found) == shown(chunks)
 
@@ -227,7 +226,6 @@ def test_a_flipped_byte_of_the_message(data: st.DataObject, chunks: list[AnyEven
     """A run whose message is not what it was is refused."""
     said = b"[%s]" % b",".join(event.raw for event in chunks)
     rows = repack(chunks, Event("assistant/message", chunks[-1].seq + 1, 0, said, "append"))
-    assert rows is not None
     other = data.draw(_other(said))
     for row in rows:
         if row.message is not None:

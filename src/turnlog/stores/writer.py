@@ -237,8 +237,10 @@ class Writer:
     def _settle(self, outbox: Outbox, batch: Batch, error: StoreError | None) -> None:
         if error is None:
             count = len(batch.events)
-            size = sum(len(event.raw) + OVERHEAD for event in batch.events)
             if outbox.pending:
+                size = outbox.bytes
+                if count < len(outbox.pending):
+                    size = sum(len(event.raw) + OVERHEAD for event in batch.events)
                 del outbox.pending[:count]
                 outbox.bytes -= size
                 self._bytes -= size

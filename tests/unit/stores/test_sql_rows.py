@@ -295,18 +295,16 @@ def test_chunks_that_are_stored_as_events(other: AnyEvent) -> None:
     assert [row.seq for row in rows.events] == [1]
     assert [row[:2] for row in rows.chunks] == [(0, 0), (2, 2)]
     assert from_rows(rows.events, rows.blobs.__getitem__) == [other]
-    message = event(b"[]", 3)
-    again = repack([*deltas(1), other, *deltas(1, 2)], message)
-    assert again is not None
+    again = repack([*deltas(1), *deltas(1, 2)], event(b"[]", 3))
     assert [row[:2] for row in again] == [(0, 0), (2, 2)]
     assert not is_packable(other)
-    assert repack([other], message) is None
+    assert repack([], event(b"[]", 3)) == []
 
 
 def test_a_run_leans_on_nothing_that_does_not_help() -> None:
     """Chunks whose message says something else, or is huge, can be read without it."""
     for said in (b'{"message":"else"}', b'"%s"' % (b"word " * (MAX_MESSAGE // 5))):
-        (row,) = repack(deltas(1), event(said, 9)) or []
+        (row,) = repack(deltas(1), event(said, 9))
         assert row.message is None
         assert from_chunks(row, NO_MESSAGE) == deltas(1)
 
@@ -314,7 +312,7 @@ def test_a_run_leans_on_nothing_that_does_not_help() -> None:
 def test_a_run_whose_message_is_missing() -> None:
     """Without the message that they became chunks are refused, with the message's seq."""
     chunks, message = answer(3)
-    (row,) = repack(chunks, message) or []
+    (row,) = repack(chunks, message)
     with pytest.raises(BadRow, match=f"event {message.seq}, which they became") as caught:
         from_chunks(row, NO_MESSAGE)
     assert caught.value.seq == chunks[0].seq

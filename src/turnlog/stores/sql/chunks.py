@@ -51,6 +51,8 @@ MAX_MESSAGE = 4 << 20
 """A longer message is no dictionary: every reading of its chunks would have to load it."""
 _LEVEL = 6  # finds more in the message, at no cost beside that of making it a dictionary
 _WORTH = 7 / 8  # what leaning on a message must save: without it the row is read without another
+_SURELY = 3  # a row of less than that part of its words helps: on their own they are longer
+_AT_ONCE = 16  # chunks that are compared together
 _FAR = 1 << 60  # milliseconds between two chunks: beyond it a gap may not fit into 64 bits
 
 _Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_RUN)]
@@ -93,18 +95,16 @@ def pack_chunks(chunks: Sequence[AnyEvent], compress: Coder) -> list[ChunkRow]:
     return [_row(run, _parts(run), compress) for run in _runs(chunks)]
 
 
-def repack(chunks: Sequence[AnyEvent], message: AnyEvent) -> list[ChunkRow] | None:
-    """The chunk events of a finished attempt as rows that lean on the message it became.
-
-    Chunks that `to_rows` puts among the events are passed over: they stay where they are.
+def repack(chunks: Sequence[AnyEvent], message: AnyEvent) -> list[ChunkRow]:
+    """The packable events of a finished attempt as rows that lean on the message it became.
 
     Returns:
         The rows to put in the place of all rows that hold these chunks; where the message does
-        not help they lean on nothing. None when none of the chunks is packable.
+        not help they lean on nothing.
     """
-    runs = list(_runs([event for event in chunks if is_packable(event)]))
+    runs = list(_runs(chunks))
     if not runs:
-        return None
+        return []
     usual = borrow()
     try:
         if len(message.raw) > MAX_MESSAGE:
@@ -113,10 +113,12 @@ def repack(chunks: Sequence[AnyEvent], message: AnyEvent) -> list[ChunkRow] | No
         rows: list[ChunkRow] = []
         for run in runs:
             parts = _parts(run)
-            plain = _row(run, parts, usual.compress)
             row = _row(run, parts, leaning, message.seq, message.raw)
-            helps = len(row.data) < len(plain.data) * _WORTH
-            rows.append(row if helps else plain)
+            if len(row.data) * _SURELY > len(parts[1]):
+                plain = _row(run, parts, usual.compress)
+                if len(row.data) >= len(plain.data) * _WORTH:
+                    row = plain
+            rows.append(row)
         return rows
     finally:
         give_back(usual)
@@ -179,23 +181,27 @@ def _runs(chunks: Sequence[AnyEvent]) -> Iterator[Sequence[AnyEvent]]:
 
 
 def _parts(run: Sequence[AnyEvent]) -> tuple[_Told, bytes]:
-    heads: list[bytes] = []
-    tails: list[bytes] = []
-    counts: list[int] = []
+    raws = [event.raw for event in run]
+    head, tail = _ends(raws[0])
+    heads, tails, counts = [head], [tail], [0]
     values: list[bytes] = []
-    head, tail, both = b"", b"", 0
-    for event in run:
-        raw = event.raw
-        size = len(raw) - both
-        if not heads or size < 0 or not raw.startswith(head) or not raw.endswith(tail):
-            head, tail = _ends(raw)
+    for start in range(0, len(raws), _AT_ONCE):
+        some = raws[start : start + _AT_ONCE]
+        found = _values(some, head, tail)
+        if found is not None:
+            counts[-1] += len(found)
+            values += found
+            continue
+        for raw in some:
             both = len(head) + len(tail)
-            heads.append(head)
-            tails.append(tail)
-            counts.append(0)
-            size = len(raw) - both
-        counts[-1] += 1
-        values.append(raw[len(head) : len(head) + size])
+            if len(raw) < both or not raw.startswith(head) or not raw.endswith(tail):
+                head, tail = _ends(raw)
+                both = len(head) + len(tail)
+                heads.append(head)
+                tails.append(tail)
+                counts.append(0)
+            counts[-1] += 1
+            values.append(raw[len(head) : len(raw) - len(tail)])
     shared = _shared(heads)
     words: list[bytes] = [shared]
     for head, tail in zip(heads, tails, strict=True):
@@ -204,6 +210,16 @@ def _parts(run: Sequence[AnyEvent]) -> tuple[_Told, bytes]:
     gaps = pack_numbers([b.time - a.time for a, b in pairwise(run)])
     lengths = pack_numbers(list(map(len, values)))
     return (run[0].time, gaps, counts, lengths), b"\0".join(words)
+
+
+def _values(raws: Sequence[bytes], head: bytes, tail: bytes) -> list[bytes] | None:
+    """What each has between the two; None unless all begin and end so."""
+    first, both = len(head), len(head) + len(tail)
+    if min(map(len, raws)) < both:
+        return None
+    values = [raw[first : len(raw) - len(tail)] for raw in raws]
+    whole = head + (tail + head).join(values) + tail
+    return values if whole == b"".join(raws) else None
 
 
 def _shared(heads: list[bytes]) -> bytes:

@@ -121,9 +121,6 @@ def _finish(
         cited = frozenset(cited)
     whole = [run for run in kept if all(event.seq in cited for event in run.events)]
     mine = [event for event in fresh if event.seq in cited]
-    found = repack([*(event for run in whole for event in run.events), *mine], message)
-    if found is None:
-        return fresh
-    made += found
+    made += repack([*(event for run in whole for event in run.events), *mine], message)
     gone += [run.row for run in whole]
     return [event for event in fresh if event.seq not in cited]
