@@ -33,6 +33,9 @@ _OPTIONS = {
     # Every commit reaches the system, and survives the server, but nobody waits for the disk.
     "innodb_flush_log_at_trx_commit": "2",
     "innodb_buffer_pool_size": "64M",
+    "innodb_log_buffer_size": "4M",
+    "key_buffer_size": "1M",
+    "aria_pagecache_buffer_size": "4M",
     "innodb_log_file_size": "48M",
     "innodb_doublewrite": "0",
     "innodb_flush_method": "nosync",

@@ -17,6 +17,7 @@ from tests.unit.stores.server_suite import PATIENCE, ServerTests, opened
 from turnlog.commands import Prompt
 from turnlog.errors import StoreError, WriteFailed
 from turnlog.events import AnyEvent
+from turnlog.stores.mysql.diagnosis import diagnose
 from turnlog.stores.mysql.dialect import MySqlDialect
 from turnlog.stores.mysql.driver import MySqlDriver
 from turnlog.stores.mysql.urls import options_of
@@ -487,3 +488,31 @@ async def test_a_text_with_too_many_words_comes_last(place: MariaDbPlace) -> Non
             found = await store.search("w77q")
             assert [hit.seq for hit in found] == [0, 1]
             assert found[0].score > found[1].score == 0
+
+
+# -- diagnosis ---------------------------------------------------------------------------------
+
+
+async def test_a_server_that_is_not_safe_is_told_of(place: MariaDbPlace) -> None:
+    """What a server's settings would lose, refuse or not find is said, with how to mend it."""
+    hazards = server(
+        innodb_ft_min_token_size="5",  # noqa: S106 - no password
+        log_bin="log",
+        binlog_format="STATEMENT",
+        sync_binlog="0",
+        max_allowed_packet="1M",
+        read_only="1",
+    )
+    async with connected(hazards.url("mysql"), tables=False) as db:
+        said = {one.detail.partition(":")[0]: one.state for one in await diagnose(db)}
+    for setting_of_it, state in {
+        "the server is read-only, a replica perhaps": "failed",
+        "binlog_format is STATEMENT": "failed",
+        "innodb_flush_log_at_trx_commit is 2": "warning",
+        "sync_binlog is 0": "warning",
+        "innodb_ft_min_token_size is 5": "warning",
+        "max_allowed_packet is 1,048,576 bytes": "warning",
+    }.items():
+        assert said[setting_of_it] == state
+    async with opened(place.store()) as store:
+        assert [one for one in await store.diagnose() if one.state == "failed"] == []

@@ -296,6 +296,34 @@ async def test_a_server_that_is_not_there_is_lost(tmp_path: Path) -> None:
         assert lost.value.trouble is Trouble.LOST
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"",
+        b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2p1\r\n",
+        b"\x01\x00\x00\x00\x0a",
+        b"\x05\x00\x00\x000.0\x00\x00",
+        b"\x0b\x00\x00\x00\x0a10.11\x00\x01\x00\x00\x00",
+        b"\x03\x00\x00\x00\xff\x10\x04",
+        b"\xff\xff\xff\x00" + b"\x00" * 64,
+    ],
+)
+async def test_what_is_no_mysql_server_is_lost(said: bytes) -> None:
+    """Whatever answers in another language, or ends in the middle, is a connection that failed."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        del reader
+        writer.write(said)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as other:
+        url = f"mysql://a@127.0.0.1:{other.sockets[0].getsockname()[1]}/b"
+        with pytest.raises(Fault) as lost:
+            await MySqlDriver(options_of(url, "shown"), "shown").connect()
+        assert lost.value.trouble is Trouble.LOST
+
+
 async def test_a_password_of_any_letters_is_understood() -> None:
     """A password outside of Latin-1, and with a URL's own letters, connects."""
     word = "пароль 密码 @/:%?#"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import struct
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ _NUMBERS: Mapping[Trouble, Iterable[int]] = {
     Trouble.READ_ONLY: (1036, 1290, 1792, 1836, 1874),
 }
 _BY_NUMBER = {number: kind for kind, numbers in _NUMBERS.items() for number in numbers}
+_GARBLED = (struct.error, AssertionError, LookupError, ValueError)  # of what it cannot read
 _ENGINE = 1030  # what the storage engine said, by its own number
 _NO_SPACE = ("error 28 ", "error 122 ", "error 168 ")
 
@@ -54,6 +56,8 @@ def trouble_of(number: int | None, said: str) -> Trouble:
 
 def fault_of(error: Exception) -> Fault:
     """What an exception of asyncmy's, or of its connection's, says."""
+    if isinstance(error, _GARBLED):
+        return Fault(Trouble.LOST, f"what came is nothing that a MySQL server says ({error!r})")
     if not isinstance(error, MySQLError):
         return Fault(Trouble.LOST, str(error) or type(error).__name__)
     if isinstance(error.__cause__, ssl.SSLCertVerificationError):
@@ -69,8 +73,8 @@ def fault_of(error: Exception) -> Fault:
 
 @contextmanager
 def faults() -> Generator[None]:
-    """Turn what asyncmy raises into a `Fault`."""
+    """Turn what asyncmy raises into a `Fault`; nothing but asyncmy is to be called in it."""
     try:
         yield
-    except (Error, OSError, EOFError) as error:
+    except (Error, OSError, EOFError, *_GARBLED) as error:
         raise fault_of(error) from error
