@@ -163,6 +163,16 @@ def from_chunks(
 
 def _runs(chunks: Sequence[AnyEvent]) -> Iterator[Sequence[AnyEvent]]:
     """Stretches without a gap that are small enough for one row."""
+    if not chunks:
+        return
+    times = [event.time for event in chunks]
+    if (
+        chunks[-1].seq - chunks[0].seq == len(chunks) - 1 < MAX_RUN
+        and max(times) - min(times) < _FAR
+        and sum([len(event.raw) for event in chunks]) <= MAX_RUN_BYTES
+    ):
+        yield chunks  # as it usually is
+        return
     start = size = 0
     for i, event in enumerate(chunks):
         if i > start:
@@ -176,8 +186,7 @@ def _runs(chunks: Sequence[AnyEvent]) -> Iterator[Sequence[AnyEvent]]:
                 yield chunks[start:i]
                 start, size = i, 0
         size += len(event.raw)
-    if chunks:
-        yield chunks[start:]
+    yield chunks[start:]
 
 
 def _parts(run: Sequence[AnyEvent]) -> tuple[_Told, bytes]:

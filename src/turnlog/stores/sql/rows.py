@@ -121,7 +121,8 @@ def row_sum(
     extra: bytes | None,
 ) -> int:
     """What `EventRow.sum` must be, of its other columns in their order."""
-    start = _start(name, op, cited, ignorable)
+    usual = _USUAL.get((name, op)) if cited is None and ignorable is None else None
+    start = _start(name, op, cited, ignorable) if usual is None else usual[0]
     total = crc32(data, crc32(_numbers(seq, time), start))
     return total if extra is None else crc32(extra, total)
 
