@@ -2,8 +2,9 @@
 
     python workers.py --store URL --workers 8 --sessions 500 --kills 50
 
-The store is SQLite in a temporary folder when no URL is given. On a server, `--restart-command`
-with `--restarts N` restarts it at N random moments meanwhile. What must hold is in
+The store is SQLite in a temporary folder when no URL is given; `--server postgres` or `--server
+mariadb` starts a server for it. With `--restarts N` that is crashed and started again at N random
+moments, or any other server by `--restart-command`. What must hold is in
 tests/crash/fleet.py: every prompt is answered once, in order; all laws hold, all requests are
 proved; no tool body ran twice or without its call in the log; every worker lived until it was
 killed. Prints a table and, last, the report as one line of JSON.
@@ -13,9 +14,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -29,7 +34,9 @@ from tests.crash.fleet import Outcome, Plan, run  # noqa: E402 - found by the li
 def main() -> int:
     """Run it; 1 if there was any fault."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--store", help="the store's URL")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--store", help="the store's URL")
+    where.add_argument("--server", choices=("postgres", "mariadb"), help="one of its own")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--sessions", type=int, default=500)
     parser.add_argument("--prompts", type=int, default=3, help="prompts of each session")
@@ -40,8 +47,15 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=120.0, help="seconds without a turn")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="names and dice")
     chosen = parser.parse_args()
-    if chosen.restarts and not chosen.restart_command:
-        parser.error("--restarts needs a --restart-command")
+    restart: Callable[[], object] | None = None
+    if chosen.restart_command:
+        restart = partial(subprocess.run, shlex.split(chosen.restart_command), check=True)
+    if chosen.server:
+        from tests.servers.killed import private  # noqa: PLC0415 - which needs the drivers
+
+        chosen.store, restart = private(chosen.server)
+    if chosen.restarts and restart is None:
+        parser.error("--restarts needs a --restart-command, or a --server")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plan = Plan(
@@ -50,7 +64,7 @@ def main() -> int:
             sessions=chosen.sessions,
             prompts=chosen.prompts,
             kills=chosen.kills,
-            restart_command=chosen.restart_command,
+            restart=restart,
             restarts=chosen.restarts,
             concurrency=chosen.concurrency,
             patience=chosen.patience,

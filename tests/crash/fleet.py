@@ -1,7 +1,7 @@
 """A fleet of workers on one store, some of which are killed at random, until all turns are done.
 
 `run` keeps the fleet going, `judge` says what is wrong with what it leaves. The store may be any;
-its server may be restarted meanwhile, by a command.
+its server may be restarted meanwhile.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -21,6 +21,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import msgspec
 from anyio.streams.buffered import BufferedByteReceiveStream
 
@@ -46,8 +47,8 @@ class Plan(msgspec.Struct, frozen=True):
         workers: how many processes.
         sessions, prompts: how many, and prompts of each session.
         kills: how many workers are killed with SIGKILL; each is replaced.
-        restart_command: a shell command that restarts the store's server.
-        restarts: how often it is run, at random moments.
+        restart: restarts the store's server, and returns when that is done, or raises.
+        restarts: how often it is called, at random moments.
         concurrency: of each worker.
         patience: seconds without a turn after which it is given up.
         seed: of the dice.
@@ -58,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
     sessions: int = 500
     prompts: int = 3
     kills: int = 50
-    restart_command: str | None = None
+    restart: Callable[[], object] | None = None
     restarts: int = 0
     concurrency: int = 4
     patience: float = 120.0
@@ -252,10 +253,11 @@ async def _waits(plan: Plan, store: Store, outcome: Outcome) -> bool:
 
 
 async def _restart(plan: Plan, outcome: Outcome) -> None:
-    assert plan.restart_command is not None
-    done = await anyio.run_process(plan.restart_command, check=False)
-    if done.returncode:
-        outcome.faults.append(f"the restart failed: {done.stderr.decode(errors='replace')[-500:]}")
+    assert plan.restart is not None
+    try:
+        await anyio.to_thread.run_sync(plan.restart)
+    except Exception as error:  # noqa: BLE001 - whatever a hook raises ends the run
+        outcome.faults.append(f"the restart failed: {error!r}")
 
 
 # -- what must hold ----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.fleet import Outcome, Plan, judge, post, run
+from tests.servers.killed import Kind, private
 from tests.store_urls import url_of
 from turnlog import ReactLoopAgent, open_store
 from turnlog.models.scripted import ScriptedModel
@@ -58,3 +59,14 @@ async def test_eight_workers_are_killed(tmp_path: Path, store: str) -> None:
     assert outcome.kills == 40
     assert outcome.cut_off > 0
     assert outcome.gone_on > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["postgres", "mariadb"])
+async def test_workers_and_their_server_are_killed(tmp_path: Path, kind: Kind) -> None:
+    """The same on a server that crashes now and then, while workers are killed."""
+    url, restart = private(kind)
+    plan = Plan(url, workers=4, sessions=60, prompts=2, kills=8, restart=restart, restarts=3)
+    outcome = await run(plan, tmp_path)
+    assert outcome.faults == []
+    assert (outcome.kills, outcome.restarts) == (8, 3)
