@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 from tests.faults.scenes import agent, assert_accepted, assert_lawful, texts
+from tests.unit.stores.test_sqlite_store import as_nobody
 from turnlog import Session, open_store
+from turnlog.stores.sqlite import schema
 from turnlog.testing.builders import Author
 
 PLUGIN = """
@@ -169,3 +172,26 @@ async def test_a_compaction_of_another_version_still_compacts(tmp_path: Path) ->
         assert session.damage == ()
         await agent(["on"]).run(session, "go on")
         assert_accepted(session)
+
+
+# -- the schema of an SQLite file --------------------------------------------------------------
+
+
+async def test_an_older_schema_is_read_as_it_is_where_nothing_can_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A later turnlog shows what a read-only file of an older version holds, as it is."""
+    with as_nobody() as folder:
+        url = f"sqlite:{folder / 'sessions.db'}"
+        async with open_store(url) as store, store.session("s") as session:
+            session.add_user("old")
+        before = (folder / "sessions.db").read_bytes()
+        monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+        (folder / "sessions.db").chmod(0o444)
+        folder.chmod(0o555)
+        if os.getuid() == 0:
+            os.seteuid(65534)
+        async with open_store(url) as store:
+            assert texts(await store.read("s")) == ["old"]
+            assert [info.title async for info in store.sessions()] == ["old"]
+        assert (folder / "sessions.db").read_bytes() == before
