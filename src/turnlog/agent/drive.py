@@ -97,6 +97,9 @@ class Drive:
         state = self._state
         if not state.cut_off or state.unfinished is not None or is_answered(self._session):
             return False
+        cancels = [queued.command.turn for queued in await self._inbound.of(Cancel)]
+        if None in cancels or state.turn in cancels:
+            return False
         begun = await self._inbound.begun()
         return any(isinstance(command, (Prompt, Approve, Deny)) for command in begun)
 

@@ -69,6 +69,39 @@ async def test_a_loop_without_a_prompt_runs_what_waits(tmp_path: Path) -> None:
             await runner.run(session)
 
 
+async def test_a_prompt_waits_in_the_inbox_until_its_turn_is_over(tmp_path: Path) -> None:
+    """So that somebody finds the session if this process dies."""
+    during: list[list[str]] = []
+
+    async def look() -> str:
+        async with open_store(f"jsonl:{tmp_path}") as other:
+            during.append(await other.pending())
+        return "looked"
+
+    async with opened(tmp_path) as (store, session):
+        await post(tmp_path, Prompt("one"))
+        await agent([Call("look")], "1", tools=[look]).run(session)
+        assert during == [["s"]]
+        assert await store.pending() == []
+        assert await store.inbox("s").waiting() == []
+
+
+async def test_one_turn_of_what_waits_is_run(tmp_path: Path) -> None:
+    """With `one=True`, and then the next; nothing at all has no result."""
+    async with opened(tmp_path) as (_, session):
+        await post(tmp_path, Prompt("one"), Prompt("two"))
+        runner = agent("1", "2")
+        texts: list[str | None] = []
+        for _ in range(3):
+            async with runner.stream(session, one=True) as turn:
+                async for _ in turn:
+                    pass
+            texts.append(turn.result and turn.result.text)
+        assert texts == ["1", "2", None]
+        with pytest.raises(TurnlogError, match="expected no prompt"):
+            runner.stream(session, "three", one=True)
+
+
 async def test_a_prompt_that_says_nothing_has_no_effect(tmp_path: Path) -> None:
     """It is accepted, so that it does not wait for ever."""
     async with opened(tmp_path) as (store, session):

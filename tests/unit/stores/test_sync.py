@@ -45,6 +45,18 @@ def said(event: turnlog.Event[object]) -> str:
     return event.message.text
 
 
+def test_posting_makes_a_session_only_if_asked_to(url: str) -> None:
+    """In any kind of store; it is pending then, for a prompt or for more than that."""
+    with turnlog.sync.open_store(url) as store:
+        inbox = store.inbox("new")
+        with pytest.raises(NoSuchSession):
+            inbox.post(turnlog.Compact())
+        inbox.post(turnlog.Compact(), create=True)
+        assert (store.pending(), store.pending(only_prompts=False)) == ([], ["new"])
+        inbox.post(turnlog.Prompt("hi"), create=True)
+        assert store.pending() == ["new"]
+
+
 def test_a_session_is_written_read_followed_and_talked_to(url: str) -> None:
     """All of the interface works with nothing to await."""
     with turnlog.sync.open_store(url) as store:

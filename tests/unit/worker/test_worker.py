@@ -314,6 +314,18 @@ async def test_a_cancelled_turn_is_not_gone_on_with(store: Store) -> None:
     assert await store.pending(only_prompts=False) == []
 
 
+@pytest.mark.parametrize("turn", [None, 1])
+async def test_a_cancel_that_came_too_late_for_the_process_counts(
+    store: Store, turn: int | None
+) -> None:
+    """It was meant for the turn that a crash has cut off by now."""
+    await crash(store, begin)
+    await post(store, "s", Cancel(turn=turn))
+    tally, reports = await work(store, echoing())
+    assert (tally, reports) == (Tally(), [])
+    assert await store.inbox("s").waiting() == []
+
+
 async def test_a_turn_of_a_persons_own_is_not_gone_on_with(store: Store) -> None:
     """Nobody left that prompt for a worker; the one in the inbox is run."""
     async with store.session("s") as session:
