@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.scenes import agent, assert_lawful, bodies, results, sent
+from tests.store_urls import STORES, url_of
 from turnlog import Session, ToolCall, open_store, register_event_type, user_message
+from turnlog.errors import AdmissionError
 from turnlog.events import unregister_event_type
 from turnlog.interop.exporting import to_jsonl
 from turnlog.interop.importing import find
@@ -22,13 +25,15 @@ HOSTILE = {
     "surrogates": HALF,
     "controls": "\x01\x1b[31m\ufeff\ufffe\uffff",
 }
+every_store = pytest.mark.parametrize("name", STORES)
 hostile = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 
 
 @hostile
-async def test_every_read_path_finds_the_same_events(tmp_path: Path, text: str) -> None:
+@every_store
+async def test_every_read_path_finds_the_same_events(name: str, tmp_path: Path, text: str) -> None:
     """Loading, listing, following, exporting, importing, forking and repair agree on the log."""
-    async with open_store(f"jsonl:{tmp_path / 'store'}") as store:
+    async with open_store(url_of(name, tmp_path / "store")) as store:
         async with store.session("s") as session:
             session.add_user(text)
             session.add_assistant(ToolCall("c1", "read", "{}"))
@@ -68,15 +73,16 @@ async def test_a_list_that_is_built_again_says_the_same(tmp_path: Path, text: st
 
 
 @hostile
+@every_store
 async def test_a_hostile_tool_result_is_taken_and_resumed_three_times(
-    tmp_path: Path, text: str
+    name: str, tmp_path: Path, text: str
 ) -> None:
     """What the log took once it takes always: the result is equal each time, and is sent."""
 
     def dump() -> str:
         return text
 
-    async with open_store(f"jsonl:{tmp_path}") as store:
+    async with open_store(url_of(name, tmp_path)) as store:
         async with store.session("s") as session:
             await agent([Call("dump", id="c1")], ["seen"], tools=[dump]).run(session, "go")
         for _ in range(3):
@@ -84,6 +90,42 @@ async def test_a_hostile_tool_result_is_taken_and_resumed_three_times(
                 assert results(session)[0][1] == text
                 await agent(["on"], tools=[dump]).run(session, "again")
                 assert_lawful(session)
+
+
+REFUSED = {
+    "2^63": 2**63,
+    "2^64": 2**64,
+    "-2^63 - 1": -(2**63) - 1,
+    "nan": float("nan"),
+    "infinity": float("inf"),
+    "bytes": b"x",
+    "set": {1},
+    "key": {1: 2},
+    "deep": reduce(lambda inner, _: [inner], range(600), 0),
+}
+
+
+@pytest.mark.parametrize("value", REFUSED.values(), ids=REFUSED.keys())
+@every_store
+async def test_what_is_no_payload_is_refused_before_anything_is_stored(
+    name: str, tmp_path: Path, value: Any
+) -> None:
+    """In every field that takes any value: the append is refused, and the log stays as it was."""
+    kind = register_event_type("acme/said")
+    try:
+        async with open_store(url_of(name, tmp_path)) as store:
+            async with store.session("s") as session:
+                session.add_user("before")
+                await session.flush()
+                for data in (value, [value], {"in": {"deep": [value]}}):
+                    with pytest.raises(AdmissionError):
+                        session.append(kind, data)
+                assert len(session) == session.durable_seq == 1
+                session.add_user("after")
+            stored = await store.read("s")
+            assert [message.text for message in stored.derive_messages()] == ["before", "after"]
+    finally:
+        unregister_event_type("acme/said")
 
 
 async def test_half_a_character_in_a_prompt_is_kept_and_replaced_when_sent() -> None:

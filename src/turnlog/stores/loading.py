@@ -38,6 +38,8 @@ def build_log(stored: Stored) -> SessionLog:
                 log.lose(Damage(f"breaks a rule: {error}", event.seq, event.seq))
             else:
                 log.damage.append(Damage(f"breaks a rule: {error}"))
+    ends = [damage.last_seq + 1 for damage in stored.damage if damage.last_seq is not None]
+    _lose(log, max(ends, default=0), holes)  # also where nothing readable follows
     while (hole := holes.pop(log.next_seq, None)) is not None:
         log.lose(hole)
     missing = unfinished(header, log.next_seq)
