@@ -8,6 +8,7 @@ they change anything, and both use the same rules for surface and provenance.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Protocol, cast, overload
@@ -512,7 +513,7 @@ class SessionLog:
             low, high = cited[0], cited[-1]
         else:
             if len(set(cited)) != len(cited):
-                twice = sorted({s for s in cited if cited.count(s) > 1})[:10]
+                twice = sorted(s for s, times in Counter(cited).items() if times > 1)[:10]
                 msg = f"source_event_seqs must be unique, {twice} come twice"
                 raise DuplicateProvenance(msg, seq=seq, value=twice)
             low, high = min(cited), max(cited)

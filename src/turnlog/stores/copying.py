@@ -27,6 +27,7 @@ from turnlog.log import Damage
 from turnlog.stores.adopting import this_process
 from turnlog.stores.loading import MISSING, range_of, source_damage
 from turnlog.stores.port import Batch, Claim, Queued, SessionEventStore
+from turnlog.stores.resuming import beyond
 
 PAGE = 1024  # seqs that are read at once, at most
 FIRST_PAGE = 64  # and at first, where nothing is known of their size
@@ -273,6 +274,8 @@ class _Copy:
         upto = min(stop, start + self._page)
         events = await self._source.read(self._id, start, upto)
         self._gaps |= len(events) < upto - start
+        if not events:
+            upto = await beyond(self._source, self._id, upto, stop)
         weight = sum(len(event.raw) for event in events)
         self._page = max(1, min(PAGE, 2 * self._page, self._page * PAGE_BYTES // max(1, weight)))
         self._tell(upto, self._end)

@@ -81,7 +81,21 @@ async def pages(
         end = min(start + PAGE, stop)
         found = await backend.read(header.id, start, end, chunks=chunks)
         yield [reread(header, e) if e.seq < source else e for e in found]
-        start = end
+        start = end if found else await beyond(backend, header.id, end, stop, chunks=chunks)
+
+
+async def beyond(
+    backend: SessionEventStore, session_id: str, start: int, stop: int, *, chunks: bool = True
+) -> int:
+    """The first seq from `start` on that can be read, else `stop`; gaps may be of any length."""
+    width = PAGE
+    while start < stop:
+        events = await backend.read(session_id, start, min(start + width, stop), chunks=chunks)
+        if events:
+            return events[0].seq
+        start += width
+        width *= 2
+    return stop
 
 
 async def log_at(backend: SessionEventStore, header: SessionHeader, at: int) -> SessionLog:

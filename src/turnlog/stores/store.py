@@ -395,6 +395,8 @@ class Store:
             if not events and (stored := await self.backend.next_seq(session_id)) > seq + 1:
                 events = await self.backend.read(session_id, seq + 1, stored)
                 seq = stored - 1  # what cannot be read is not waited for
+            if events and len(events) < events[-1].seq - seq:  # a gap is one that stays
+                events = await self.backend.read(session_id, seq + 1, events[-1].seq + 1)
             for event in events:
                 yield reread(header, event) if event.seq < (header.source_length or 0) else event
                 seq = max(seq, event.seq)

@@ -44,6 +44,10 @@ _CHUNKS = f"""
 """
 _BLOBS = "SELECT hash, data FROM blobs WHERE session = ? AND "
 _RECORD = "SELECT seq, data FROM records WHERE session = ?"
+_NEXT = """
+    SELECT min(seq) FROM events WHERE session = ? AND seq >= ? AND seq < ?
+    UNION ALL SELECT min(first) FROM chunks WHERE session = ? AND first >= ? AND first < ?
+"""
 _seq = attrgetter("seq")
 
 
@@ -139,9 +143,13 @@ class Reader:
         """The events of a range, from every ancestor its own."""
         events: list[AnyEvent] = []
         for part in await self.parts(db, head.key, start, stop):
-            for begin in range(part.start, part.stop, PAGE):
+            begin = part.start
+            while begin < part.stop:
                 own = Part(part.key, begin, min(begin + PAGE, part.stop))
-                events += await self._own(db, head.root, own, lost, chunks=chunks)
+                found = await self._own(db, head.root, own, lost, chunks=chunks)
+                rest = Part(part.key, own.stop, part.stop)
+                begin = own.stop if found else await _next(db, rest)
+                events += found
         return events
 
     async def parts(self, db: Connection, key: bytes, start: int, stop: int) -> list[Part]:
@@ -251,3 +259,9 @@ class Reader:
         head = await self.head(db, session_id)
         rows = await db.fetch(_RECORD, head.key)
         return Record(*rows[0]) if rows else None
+
+
+async def _next(db: Connection, part: Part) -> int:
+    """Where rows of a part go on behind a gap of any length; its end if nowhere."""
+    firsts = [first for (first,) in await db.fetch(_NEXT, *part, *part) if first is not None]
+    return min([part.stop, *firsts])

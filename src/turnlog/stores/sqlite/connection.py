@@ -258,17 +258,25 @@ class Database:
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        """A connection that nobody else uses meanwhile. Fetch all rows before you leave it."""
+        """A connection that nobody else uses meanwhile, in a transaction: all reads see one state.
+
+        Fetch all rows before you leave it.
+        """
         self.check()
         with self._guard:
             db = self._idle.pop() if self._idle else None
         if db is None:
             db = self._connect(apsw.SQLITE_OPEN_READONLY)
         try:
-            yield db
+            db.execute("BEGIN")
+            try:
+                yield db
+            finally:
+                if db.in_transaction:  # a read that failed may have ended it
+                    db.execute("ROLLBACK")
         finally:
             with self._guard:
-                keep = self._open
+                keep = self._open and not db.in_transaction
                 if keep:
                     self._idle.append(db)
             if not keep:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from turnlog.stores.sqlite.driver import Connection
 
 PAGE = 20_000
-"""Seqs that are read in one go: no transaction of a reader is long."""
+"""Seqs that are read in one go."""
 
 _ROW = "type, time, data, surface_op, source_event_seqs, ignorable, extra, sum"
 _EVENTS = f"SELECT id & {SEQ_MASK}, {_ROW} FROM events WHERE id BETWEEN ? AND ? ORDER BY id"
@@ -51,6 +51,11 @@ _ANY = " UNION ALL ".join(
     f"SELECT 1 FROM carray(?1) wanted CROSS JOIN {table} ON {table}.id = wanted.value"
     for table in ("events", "chunks", "streams")
 )
+_FOLLOWING = tuple(
+    f"SELECT min(id) FROM {table} WHERE id BETWEEN ? AND ?"
+    for table in ("events", "chunks", "streams")
+)
+_LONG_GAP = 1 << 22
 _PROBES = 4096  # more ids than a page has rows
 _SESSION = "SELECT no, header, sum, next_seq FROM sessions WHERE id = ?"
 _seq = attrgetter("seq")
@@ -103,10 +108,8 @@ class Reader:
         """The whole session."""
         head = self.head(db, session_id)
         header = read_header(head.header, head.sum)
-        events: list[AnyEvent] = []
         lost: list[Lost] = []
-        for start in range(0, head.next_seq, PAGE):
-            events += self._range(db, head.no, start, min(start + PAGE, head.next_seq), lost)
+        events = self._range(db, head.no, 0, head.next_seq, lost)
         if len(events) == head.next_seq:
             return Stored(header, events)
         return Stored(
@@ -125,11 +128,7 @@ class Reader:
         """The events with `start <= seq < stop`, as far as they can be read."""
         head = self.head(db, session_id)
         start, stop = max(start, 0), min(head.next_seq if stop is None else stop, head.next_seq)
-        events: list[AnyEvent] = []
-        for begin in range(start, stop, PAGE):
-            end = min(begin + PAGE, stop)
-            events += self._range(db, head.no, begin, end, [], chunks=chunks)
-        return events
+        return self._range(db, head.no, start, stop, [], chunks=chunks)
 
     def _range(
         self,
@@ -141,10 +140,14 @@ class Reader:
         *,
         chunks: bool = True,
     ) -> list[AnyEvent]:
-        """The events of a range that is not empty, from every ancestor its own."""
+        """The events of a range, from every ancestor its own."""
         events: list[AnyEvent] = []
         for owner, begin, end in self._parts(db, no, start, stop):
-            events += _own(db, owner, begin, end, lost, chunks=chunks)
+            while begin < end:
+                upto = min(begin + PAGE, end)
+                found = _own(db, owner, begin, upto, lost, chunks=chunks)
+                begin = upto if found else _next(db, owner, upto, end)  # noqa: PLW2901 - it goes on
+                events += found
         return events
 
     def _parts(self, db: Connection, no: int, start: int, stop: int) -> list[tuple[int, int, int]]:
@@ -249,6 +252,20 @@ def _own(
     found, missed = salvage(db, _BY_ID, no, (start, stop), rows.blob, rows.payload_of)
     lost += missed
     return found if chunks else _without_chunks(found)
+
+
+def _next(db: Connection, no: int, start: int, stop: int) -> int:
+    """Where rows of the session's own go on: behind a gap that is too long to be looked through."""
+    if stop - start < _LONG_GAP:
+        return start
+    base = no << SEQ_BITS
+    ids = (base + start, base + stop - 1)
+    try:
+        found = [db.execute(query, ids).fetchone()[0] for query in _FOLLOWING]
+    except UNREADABLE:
+        return start
+    after = min([stop, *(first - base for first in found if first is not None)])
+    return after if after - start >= _LONG_GAP else start
 
 
 def _hidden(db: Connection, no: int, events: list[AnyEvent], start: int, stop: int) -> bool:

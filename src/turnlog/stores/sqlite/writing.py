@@ -117,7 +117,9 @@ class Writing:
 
         Raises:
             SessionExists, NoSuchSession: the id is taken; there is no such parent.
+            StoreError: its seed is longer than a session may be here.
         """
+        _check_end(header.id, max(boundary, header.seed_length or 0))
         raw = jsontext.encode(header.to_dict())
         fold = InfoFold(header)
         info = jsontext.encode(fold.state())
@@ -191,6 +193,7 @@ class Writing:
     def reseed(self, claim: Claim, header: SessionHeader) -> None:
         """Exchange the header; what was derived from the old one goes."""
         tenure = self._tenure_of(claim)
+        _check_end(claim.session_id, header.seed_length or 0)
         raw = jsontext.encode(header.to_dict())
         try:
             with self._database.writing() as db:
@@ -233,7 +236,7 @@ class Writing:
         for i, batch in enumerate(batches):
             try:
                 tenure = self._tenure_of(batch.claim)
-                _check_seqs(batch)
+                _check_end(batch.claim.session_id, batch.next_seq)
                 due.append((i, batch, tenure, plan(batch.events, tenure.attempt.runs)))
             except StoreError as error:
                 results[i] = error
@@ -329,8 +332,8 @@ def _give_space_back(db: Connection) -> None:
         db.execute(f"PRAGMA incremental_vacuum({_AT_ONCE})").fetchall()
 
 
-def _check_seqs(batch: Batch) -> None:
-    if batch.next_seq - 1 > SEQ_MASK:
-        session_id = batch.claim.session_id
-        msg = f"session {session_id!r}: expected seqs up to {SEQ_MASK}, got {batch.next_seq - 1}"
+def _check_end(session_id: str, next_seq: int) -> None:
+    """Raise unless a session may be so long."""
+    if next_seq - 1 > SEQ_MASK:
+        msg = f"session {session_id!r}: expected seqs up to {SEQ_MASK}, got {next_seq - 1}"
         raise StoreError(msg)
