@@ -79,3 +79,18 @@ async def test_a_tail_looks_twice_at_a_gap(tmp_path: Path) -> None:
         async with Store(Late(store, 1)) as late:  # pyright: ignore[reportArgumentType]
             tail = late.tail("a", -1)
             assert [(await anext(tail)).seq for _ in range(4)] == [0, 1, 2, 3]
+
+
+async def test_a_listing_leaves_out_nothing_that_is_written_to_meanwhile(tmp_path: Path) -> None:
+    """A session that becomes the last active one while someone lists is listed all the same."""
+    async with opened(tmp_path) as store:
+        names = [f"s{n:03}" for n in range(250)]
+        for name in names:
+            await store.create(header(name))
+        found: list[str] = []
+        async for info in store.sessions():
+            if not found:
+                claim = await store.claim(names[-1], FIRST)  # the last one by its id
+                await commit(store, claim, [event(0)])
+            found.append(info.id)
+    assert sorted(found) == names

@@ -22,6 +22,7 @@ from turnlog.errors import (
     SessionExists,
     StoreError,
     UnsupportedVersion,
+    WriteFailed,
 )
 from turnlog.events import AnyEvent, Replace
 from turnlog.stores import open_store
@@ -95,13 +96,13 @@ async def test_nothing_is_left_beside_a_closed_file(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_was_replaced_is_noticed(tmp_path: Path) -> None:
-    """After the file was replaced or removed, an open handle reads and writes no more."""
+    """After the file was replaced or removed, an open handle reads no more, and writes fail."""
     await write(tmp_path, "a", notes(0, 1))
     async with opened(tmp_path) as store:
         claim = await store.claim("a", FIRST)
         (tmp_path / FILE).rename(tmp_path / "away.db")
         for _ in range(2):
-            with pytest.raises(StoreError, match="replaced or removed"):
+            with pytest.raises(WriteFailed, match="replaced or removed"):
                 await store.commit([Batch(claim, notes(1, 1))])
             with pytest.raises(StoreError, match="open it again"):
                 await store.load("a")

@@ -19,9 +19,10 @@ from turnlog.stores.server.schema import key_of
 from turnlog.stores.sql.heads import line_of, read_header, read_id, stored_id, unknown, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from turnlog.stores.port import SessionInfo
+    from turnlog.stores.server.dialect import Dialect
     from turnlog.stores.server.driver import Connection
     from turnlog.stores.server.pool import Pool
     from turnlog.stores.server.reading import Reader
@@ -32,11 +33,8 @@ LOG_PAGE = 5_000
 """Seqs of a log that are read at once."""
 
 _COLUMNS = "session, id, header, sum, next_seq, last_activity, bytes, stale, info"
-_FIRST = f"SELECT {_COLUMNS} FROM sessions ORDER BY last_activity DESC, session LIMIT {PAGE}"
-_NEXT = f"""
-    SELECT {_COLUMNS} FROM sessions WHERE last_activity < ? OR (last_activity = ? AND session > ?)
-    ORDER BY last_activity DESC, session LIMIT {PAGE}
-"""
+_ORDER = "SELECT session FROM sessions ORDER BY last_activity DESC, session"
+_MANY = f"SELECT {_COLUMNS} FROM sessions WHERE "
 _ONE = f"SELECT {_COLUMNS} FROM sessions WHERE session = ?"
 _STALE = f"SELECT {_COLUMNS} FROM sessions WHERE stale = 1"
 _KEEP = """
@@ -69,12 +67,14 @@ class Listing:
 
     Args:
         pool: of connections that read.
+        dialect: the database's.
         reader: of the same handle.
         url: for messages.
     """
 
-    def __init__(self, pool: Pool, reader: Reader, url: str) -> None:
+    def __init__(self, pool: Pool, dialect: Dialect, reader: Reader, url: str) -> None:
         self._pool = pool
+        self._dialect = dialect
         self._reader = reader
         self._url = url
 
@@ -94,23 +94,31 @@ class Listing:
                 found[row.key] = info
         return found
 
-    async def page(
-        self, after: Row | None, remade: Mapping[bytes, SessionInfo]
-    ) -> tuple[list[SessionInfo], Row | None]:
-        """Lines, the last active first, and where to go on; None at the end.
+    async def order(self) -> list[bytes]:
+        """The keys of all sessions, the last active first.
+
+        Whatever is written while one lists, each session is listed once.
+        """
+
+        async def work() -> list[bytes]:
+            async with self._pool.connection() as db:
+                return [key for (key,) in await db.fetch(_ORDER)]
+
+        return await self._pool.patiently(work)
+
+    async def lines(
+        self, keys: Sequence[bytes], remade: Mapping[bytes, SessionInfo]
+    ) -> list[SessionInfo]:
+        """The lines of some sessions, in their order.
 
         Args:
-            after: where the page before ended.
+            keys: the sessions'; as many as a page has, or fewer.
             remade: lines to show in the place of those that are kept.
         """
-        if after is None:
-            rows = await self._rows(_FIRST)
-        else:
-            last = after.last_activity
-            rows = await self._rows(_NEXT, last, last, after.key)
-        return [remade.get(row.key) or row.line for row in rows], (
-            rows[-1] if len(rows) == PAGE else None
-        )
+        condition, values = self._dialect.among("session", "key", keys)
+        found = {row.key: row for row in await self._rows(_MANY + condition, *values)}
+        rows = [found[key] for key in keys if key in found]
+        return [remade.get(row.key) or row.line for row in rows]
 
     async def info(self, session_id: str) -> SessionInfo:
         """One session's line.

@@ -20,7 +20,7 @@ from turnlog.stores.server.failures import translated
 from turnlog.stores.server.fulltext import Index
 from turnlog.stores.server.inbox import Inbox
 from turnlog.stores.server.leases import LEASE, Leases
-from turnlog.stores.server.listing import Listing
+from turnlog.stores.server.listing import PAGE, Listing
 from turnlog.stores.server.pool import PATIENCE, Pool
 from turnlog.stores.server.reading import Reader
 from turnlog.stores.server.schema import key_of, may_not_migrate, migrate, plan
@@ -73,7 +73,7 @@ class _Open:
             self.writers, dialect, lambda: sorted({one.key for one in self.tenures}), lease
         )
         self.writing = Writing(self.writers, dialect, self.reader, self.leases, self.tenures, url)
-        self.listing = Listing(self.readers, self.reader, url)
+        self.listing = Listing(self.readers, dialect, self.reader, url)
         self.inbox = Inbox(self.writers, dialect, self.reader)
         self.tailing = Tailing(driver, self.readers)
         self.index = Index(self.writers, dialect, self.reader)
@@ -244,14 +244,12 @@ class ServerStore:
         """All sessions, the last active first; a page at a time."""
         with translated(self.url):
             remade = await self._opened().listing.refresh()
-        after = None
-        while True:
+            order = await self._opened().listing.order()
+        for start in range(0, len(order), PAGE):
             with translated(self.url):
-                infos, after = await self._opened().listing.page(after, remade)
+                infos = await self._opened().listing.lines(order[start : start + PAGE], remade)
             for info in infos:
                 yield info
-            if after is None:
-                return
 
     # -- writing -------------------------------------------------------------------------------
 

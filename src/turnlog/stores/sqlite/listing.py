@@ -7,6 +7,7 @@ when someone lists, and kept.
 # ruff: noqa: S608 - queries of constants
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
@@ -18,12 +19,13 @@ from turnlog.stores.info import InfoFold
 from turnlog.stores.loading import unfinished
 from turnlog.stores.port import SessionInfo
 from turnlog.stores.sql.heads import line_of, read_header, read_id, stored_id, unknown, unreadable
+from turnlog.stores.sqlite.driver import integers
 from turnlog.stores.sqlite.reading import Reader
 from turnlog.stores.sqlite.salvage import UNREADABLE, scan
 from turnlog.stores.sqlite.schema import MAX_SESSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from turnlog.events import AnyEvent, SessionHeader
     from turnlog.log import Damage
@@ -36,11 +38,8 @@ LOG_PAGE = 5_000
 """Seqs of a log that are read at once."""
 
 _COLUMNS = "no, id, header, sum, next_seq, last_activity, bytes, stale, info"
-_FIRST = f"SELECT {_COLUMNS} FROM sessions ORDER BY last_activity DESC, id LIMIT {PAGE}"
-_NEXT = f"""
-    SELECT {_COLUMNS} FROM sessions WHERE last_activity <= ?1 AND (last_activity < ?1 OR id > ?2)
-    ORDER BY last_activity DESC, id LIMIT {PAGE}
-"""
+_ORDER = "SELECT no FROM sessions ORDER BY last_activity DESC, id"
+_MANY = f"SELECT {_COLUMNS} FROM carray(?) wanted CROSS JOIN sessions ON sessions.no = wanted.value"
 _ONE = f"SELECT {_COLUMNS} FROM sessions WHERE id = ?"
 _STALE = f"SELECT {_COLUMNS} FROM sessions WHERE stale"
 _EVERY = f"SELECT {_COLUMNS} FROM sessions NOT INDEXED WHERE no BETWEEN ? AND ? ORDER BY no"
@@ -69,13 +68,6 @@ class Row(NamedTuple):
         return line_of(self.id, (self.header, self.sum), self.last_activity, self.bytes, self.info)
 
 
-class Place(NamedTuple):
-    """Where a page of the listing ended."""
-
-    last_activity: int
-    id: bytes
-
-
 class Listing:
     """Makes the lines of one handle's listings.
 
@@ -102,24 +94,55 @@ class Listing:
                 found[row.id] = info
         return found
 
-    def page(
-        self, after: Place | None, remade: Mapping[bytes, SessionInfo]
-    ) -> tuple[list[SessionInfo], Place | None]:
-        """Lines, the last active first, and where to go on; None at the end.
+    def order(self) -> Sequence[int] | None:
+        """The numbers of all sessions, the last active first; None where a page went bad.
 
-        Args:
-            after: where the page before ended.
-            remade: lines to show in the place of those that are kept.
+        Whatever is written while one lists, each session is listed once.
         """
         with self._database.reading() as db:
             try:
-                query, values = (_FIRST, ()) if after is None else (_NEXT, after)
-                rows = [Row(*row) for row in db.execute(query, values).fetchall()]
-                more = len(rows) == PAGE
+                return array("q", (no for (no,) in db.execute(_ORDER)))
             except UNREADABLE:
-                rows, more = _salvaged(db, after), False
-        place = Place(rows[-1].last_activity, rows[-1].id) if more else None
-        return [remade.get(row.id) or row.line for row in rows], place
+                return None
+
+    def lines(
+        self, numbers: Sequence[int], remade: Mapping[bytes, SessionInfo]
+    ) -> list[SessionInfo]:
+        """The lines of some sessions, in their order.
+
+        Args:
+            numbers: the sessions'; as many as a page has, or fewer.
+            remade: lines to show in the place of those that are kept.
+
+        Raises:
+            apsw.Error: a page went bad.
+        """
+        place = {no: at for at, no in enumerate(numbers)}
+        with self._database.reading() as db:
+            rows = [Row(*row) for row in db.execute(_MANY, (integers(numbers),)).fetchall()]
+        rows.sort(key=lambda row: place[row.no])
+        return [remade.get(row.id) or row.line for row in rows]
+
+    def pages(self, remade: Mapping[bytes, SessionInfo]) -> Iterator[list[SessionInfo]]:
+        """All lines, the last active first, a page at a time.
+
+        Args:
+            remade: lines to show in the place of those that are kept.
+        """
+        order = self.order()
+        shown = 0
+        while order is not None and shown < len(order):
+            numbers = order[shown : shown + PAGE]
+            try:
+                lines = self.lines(numbers, remade)
+            except UNREADABLE:
+                break
+            shown += len(numbers)
+            yield lines
+        if order is None or shown < len(order):
+            with self._database.reading() as db:
+                rows = _salvaged(db, () if order is None else order[:shown])
+            yield [remade.get(row.id) or row.line for row in rows]
 
     def info(self, session_id: str) -> SessionInfo:
         """One session's line.
@@ -195,14 +218,8 @@ def _followed(db: Connection, reader: Reader, session_id: str, row: Row) -> Info
     return fold
 
 
-def _salvaged(db: Connection, after: Place | None) -> list[Row]:
-    """What is left of a listing when a page of the file went bad."""
-    rows = [Row(*row) for row in scan(db, _EVERY, 1, MAX_SESSIONS, [])]
-    rows.sort(key=_place)
-    if after is None:
-        return rows
-    return [row for row in rows if _place(row) > (-after.last_activity, after.id)]
-
-
-def _place(row: Row) -> tuple[int, bytes]:
-    return -row.last_activity, row.id
+def _salvaged(db: Connection, but: Iterable[int]) -> list[Row]:
+    """What is left of a listing when a page of the file went bad, but for some sessions."""
+    known = frozenset(but)
+    rows = [Row(*row) for row in scan(db, _EVERY, 1, MAX_SESSIONS, []) if row[0] not in known]
+    return sorted(rows, key=lambda row: (-row.last_activity, row.id))

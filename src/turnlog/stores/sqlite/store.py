@@ -169,13 +169,10 @@ class SqliteStore:
     async def sessions(self) -> AsyncIterator[SessionInfo]:
         """All sessions, the last active first; a page at a time."""
         remade = await self._run(self._readers, self._listing.refresh)
-        after = None
-        while True:
-            infos, after = await self._run(self._readers, self._listing.page, after, remade)
+        pages = self._listing.pages(remade)
+        while infos := await self._run(self._readers, lambda: next(pages, None)):
             for info in infos:
                 yield info
-            if after is None:
-                return
 
     # -- writing -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from turnlog.errors import (
     NoSuchSession,
     SessionExists,
     StaleWriter,
+    StoreClosed,
     StoreError,
     TurnlogError,
     WriteFailed,
@@ -259,6 +260,10 @@ class Writing:
                             done.append((tenure, planned))
                     except StoreError as error:  # it was refused before anything was written
                         results[i] = error
+        except StoreClosed:
+            raise
+        except StoreError as error:  # nothing can be written: the file is not what it was
+            raise WriteFailed(str(error)) from error
         except (apsw.Error, OSError) as error:
             if isinstance(error, _GUILTY) and len(due) > 1:
                 for one in due:
