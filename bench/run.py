@@ -4,7 +4,8 @@
 
 Writes bench/results.json (the rows, with versions, date and machine) and, between its marks, the
 table of README.md. With names of scripts only those are run; the other rows stay as they were.
-`--long` kills a thousand times (R1) and draws ten thousand histories (R6): half an hour.
+`--long` kills a thousand times (R1), draws ten thousand histories (R6), and measures the database
+servers at full size (P9, P12): three quarters of an hour.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ SCRIPTS = (
     "p8_size",
     "p9_find",
     "p10_import",
+    "p12_servers",
     "r1_kills",
     "r6_histories",
     "needle",
     "forced_tools",
 )
-PACKAGES = ("turnlog", "msgspec", "anyio", "zstandard", "apsw")
-LONG = {"r1_kills": 1_000, "r6_histories": 10_000}
+PACKAGES = ("turnlog", "msgspec", "anyio", "zstandard", "apsw", "asyncpg", "asyncmy")
+LONG = {"p12_servers": 3, "r1_kills": 1_000, "r6_histories": 10_000}
 RESULTS = HERE / "results.json"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- numbers:begin -->", "<!-- numbers:end -->"

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -61,7 +61,7 @@ class Owner:
 
 
 @contextmanager
-def owners(url: str, count: int) -> Iterator[list[Owner]]:
+def owners(url: str, count: int) -> Generator[list[Owner]]:
     """So many processes, connected; killed at the end, if they are still there."""
     with ExitStack() as stack:
         made: list[Owner] = []

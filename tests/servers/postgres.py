@@ -38,8 +38,9 @@ _ENDS_IT = 'read _; "$1" stop -D "$2/data" -m immediate >/dev/null 2>&1; rm -rf 
 class Server:
     """One server; its only superuser is `USER`, with `PASSWORD` where it asks for one."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, **options: str) -> None:
         self._programs = programs
+        self._options = {**_OPTIONS, **options}
         self.folder = Path(mkdtemp(prefix="turnlog-pg-"))
         self._as_user = _unprivileged()
         if self._as_user is not None:
@@ -78,7 +79,7 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        options = " ".join(f"-c {name}={value}" for name, value in _OPTIONS.items())
+        options = " ".join(f"-c {name}={value}" for name, value in self._options.items())
         options += f" -c port={self.port} -c unix_socket_directories={self.folder}"
         self._run(
             "pg_ctl", "start", "-w", "-s", "-D", f"{self.folder}/data",
@@ -162,18 +163,22 @@ def _programs() -> Path | None:
 
 
 @cache
-def _started(programs: Path) -> Server:
-    server = Server(programs)
+def _started(programs: Path, **options: str) -> Server:
+    server = Server(programs, **options)
     atexit.register(server.end)
     return server
 
 
-def server() -> Server:
-    """The server of this process; a skip, or a failure, where there is no PostgreSQL."""
+def server(**options: str) -> Server:
+    """The server of this process; a skip, or a failure, where there is no PostgreSQL.
+
+    Args:
+        options: settings of the server; for each set of them there is one.
+    """
     programs = _programs()
     if programs is None:
         reason = "no PostgreSQL: initdb is neither in /usr/lib/postgresql nor on the PATH"
         if os.environ.get("TURNLOG_REQUIRE_SERVERS") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
-    return _started(programs)
+    return _started(programs, **options)

@@ -15,6 +15,7 @@ SCRIPTS = (
     "loop_step",
     "needle",
     "p10_import",
+    "p12_servers",
     "p1_append",
     "p2_derive",
     "p3_planning",
