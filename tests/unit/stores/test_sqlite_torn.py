@@ -78,9 +78,12 @@ async def test_a_wal_cut_anywhere_in_its_tail_ends_with_a_commit(tmp_path: Path,
     work = tmp_path / "cut"
     work.mkdir()
     assert await prefix(work, file, wal, events) == len(events)
-    frames = range(len(wal), len(wal) - TAIL, -(PAGE + 24))
-    for at in sorted({*range(len(wal) - TAIL, len(wal), step), *(f - 1 for f in frames)}):
-        for tail in (b"", b"\0" * (len(wal) - at), b"\xa5" * (len(wal) - at)):
+    start = len(wal) - TAIL
+    for at in range(start, len(wal), step):
+        assert await prefix(work, file, wal[:at], events) == len(events) - 3
+    frames = range(len(wal), start, -(PAGE + 24))
+    for at in (*range(start, len(wal), 307), *(frame - 1 for frame in frames)):
+        for tail in (b"\0" * (len(wal) - at), b"\xa5" * (len(wal) - at)):
             assert await prefix(work, file, wal[:at] + tail, events) == len(events) - 3
 
 
