@@ -292,7 +292,7 @@ class UncitedCall(ProvenanceError):
 
 
 class ReentrantAppend(TurnlogError):
-    """An append from inside an observer of the same session."""
+    """An append, or a wait for the store, from inside an observer of the same session."""
 
 
 class QueueFull(TurnlogError):

@@ -7,6 +7,7 @@ was appended or loaded comes out again verbatim, whatever we understand of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -823,9 +824,13 @@ class SessionHeader(Record, frozen=True):
         if not self.id:
             msg = "session header: expected a non-empty id"
             raise InvalidHeader(msg)
+        if _PAIR.search(self.id):  # JSON, and so whoever lists, reads another id
+            msg = "session header: expected an id without a pair of surrogates: write its character"
+            raise InvalidHeader(msg)
         if self.created_at < 0 or self.version < 0 or (self.seed_length or 0) < 0:
             msg = "session header: createdAt, version and seedLength must not be negative"
             raise InvalidHeader(msg)
 
 
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _header_codec = Codec(SessionHeader)

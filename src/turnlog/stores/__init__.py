@@ -9,6 +9,7 @@ mysql://…           a database of a MySQL or MariaDB server, also mariadb://
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -48,8 +49,14 @@ def open_store(url: str, *, durability: Durability = "turn") -> Store:
         known = ", ".join(f"{name}:" for name in _OPENERS)
         msg = f"no store {shown(url)!r}: a store URL begins with one of {known}"
         raise InvalidStoreUrl(msg)
-    place, _, query = rest.partition("?")
-    return Store(opener(url, place, dict(parse_qsl(query)), durability))
+    if "\0" in url:
+        msg = f"no store {shown(url)!r}: no name holds a NUL"
+        raise InvalidStoreUrl(msg)
+    place, mark, query = rest.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if mark and not options:
+        options = {query: ""}
+    return Store(opener(url, place, options, durability))
 
 
 def _memory(
@@ -77,7 +84,7 @@ def _jsonl(
     if not place:
         msg = "jsonl: needs a folder, as in jsonl:./sessions"
         raise InvalidStoreUrl(msg)
-    return JsonlStore(Path(place).expanduser(), durability=durability, compress=compress == "zstd")
+    return JsonlStore(_path(url, place), durability=durability, compress=compress == "zstd")
 
 
 def _sqlite(
@@ -92,7 +99,7 @@ def _sqlite(
     if place == ":memory:":
         msg = f"{url}: a store that forgets is called memory:"
         raise InvalidStoreUrl(msg)
-    return SqliteStore(Path(place).expanduser(), durability=durability)
+    return SqliteStore(_path(url, place, "utf-8"), durability=durability)
 
 
 def _postgres(
@@ -132,9 +139,31 @@ def _missing(error: ModuleNotFoundError, package: str, extra: str) -> Exception:
     return MissingExtra(f"needs {package}, which is not installed: pip install 'turnlog[{extra}]'")
 
 
+def _path(url: str, place: str, encoding: str | None = None) -> Path:
+    """The path that a URL names.
+
+    Args:
+        url: for messages.
+        place: see above.
+        encoding: which the name must have; by default the file system's.
+    """
+    try:
+        if encoding is None:
+            os.fsencode(place)
+        else:
+            place.encode(encoding)
+        return Path(place).expanduser()
+    except (UnicodeEncodeError, RuntimeError) as error:  # not to be encoded; no such user
+        msg = f"{url!r}: no file can be named so: {error}"
+        raise InvalidStoreUrl(msg) from error
+
+
 def _no_more(url: str, options: dict[str, str]) -> None:
     if options:
-        msg = f"{url}: unknown option {next(iter(options))!r}"
+        msg = (
+            f"{url}: unknown option {next(iter(options))!r}: what follows a ? are options, so a "
+            "file whose name has one cannot be named"
+        )
         raise InvalidStoreUrl(msg)
 
 

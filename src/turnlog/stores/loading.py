@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from turnlog import jsontext
 from turnlog.errors import AdmissionError
 from turnlog.events import SessionHeader
 from turnlog.log import Damage, SessionLog
@@ -95,7 +96,7 @@ def _damage_of(wire: dict[str, object]) -> Damage:
 
     def integer(key: str) -> int | None:
         value = wire.get(key)
-        return value if type(value) is int and value >= 0 else None
+        return value if type(value) is int and 0 <= value < jsontext.INT_MAX else None
 
     first, last = integer("firstSeq"), integer("lastSeq")
     if first is None or last is None or last < first:

@@ -24,6 +24,8 @@ Kind: TypeAlias = Literal["user", "assistant", "context", "summary", "tool"]
 
 MOST = 1000
 """The most hits that one search may ask for."""
+FURTHEST = 1 << 30
+"""The most hits that it may leave out."""
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -102,8 +104,9 @@ def asked_for(
     Raises:
         InvalidSearch: no word to look for, or more hits than a search gives.
     """
-    if not 0 < limit <= MOST or skip < 0:
-        raise InvalidSearch(f"expected a limit of 1 to {MOST} hits, got {limit} after {skip}")
+    whole = type(limit) is int and type(skip) is int
+    if not whole or not 0 < limit <= MOST or not 0 <= skip <= FURTHEST:
+        raise InvalidSearch(f"expected a limit of 1 to {MOST} hits, got {limit!r} after {skip!r}")
     return Search(parse(text), session, tools, context, shadowed, limit, skip)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from turnlog.content import Message
+from turnlog.errors import ReentrantAppend
 from turnlog.events import AnyEvent
 from turnlog.stores.live import StoredSession
 from turnlog.stores.port import Queued
@@ -50,7 +51,19 @@ class Session(StoredSession):
         (Ctrl-C) cancels it, and is raised once it has ended: of a turn everything that had arrived
         is kept. To follow a turn, `observe` the session.
         """
-        return self._loop.call(work, self._stored, *args, **kwargs)
+        return self._call(work, self._stored, *args, **kwargs)
+
+    def _call(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What the function returns or raises in the event loop.
+
+        Raises:
+            ReentrantAppend: an observer of the session calls, while whoever appends holds its lock.
+        """
+        with self._lock:
+            if self._publishing:
+                msg = f"session {self.id!r}: an observer cannot wait for its session's store"
+                raise ReentrantAppend(msg)
+        return self._loop.call(function, *args, **kwargs)
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -62,21 +75,21 @@ class Session(StoredSession):
             StaleWriter: it never will be: another process owns the session now.
             ForkedProcess: called in a child of the process that opened the session.
         """
-        self._loop.call(self._stored.flush)
+        self._call(self._stored.flush)
 
     def room(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Wait while too much waits to become durable; a loop does this before it goes on."""
-        self._loop.call(self._stored.room)
+        self._call(self._stored.room)
 
     def commands(self) -> list[Queued]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """What waits in the session's inbox, in order of posting."""
-        return self._loop.call(self._stored.commands)
+        return self._call(self._stored.commands)
 
     def accept(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, positions: Sequence[int]
     ) -> None:
         """Take commands out of the inbox: after their `inbox/accepted` was flushed."""
-        self._loop.call(self._stored.accept, positions)
+        self._call(self._stored.accept, positions)
 
     def detach(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, path: str | Path
@@ -85,7 +98,7 @@ class Session(StoredSession):
 
         For when the store is broken: `turnlog import PATH` takes the file.
         """
-        return self._loop.call(self._stored.detach, path)
+        return self._call(self._stored.detach, path)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -93,18 +106,18 @@ class Session(StoredSession):
         self, start: int = 0, stop: int | None = None
     ) -> list[AnyEvent]:
         """The events with `start <= seq < stop`."""
-        return self._loop.call(self._stored.read_events, start, stop)
+        return self._call(self._stored.read_events, start, stop)
 
     def view(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, at: int | None = None
     ) -> MessageList:
         """What the model saw after event `at`; see `derive_messages`."""
-        return self._loop.call(self._stored.view, at)
+        return self._call(self._stored.view, at)
 
     def transcript(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, *, include_tools: bool = False, include_context: bool = False
     ) -> tuple[Message, ...]:
         """What a person reads; see `extract_chat_messages`."""
-        return self._loop.call(
+        return self._call(
             self._stored.transcript, include_tools=include_tools, include_context=include_context
         )

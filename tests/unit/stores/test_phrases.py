@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnlog.errors import InvalidSearch
+from turnlog.stores import searching
 from turnlog.stores.phrases import MANY, Matcher, Phrase, parse
 from turnlog.words import fold, places, terms
 
@@ -174,3 +175,10 @@ def test_what_a_text_says_is_found_in_it(text: str) -> None:
     if found:
         for query in (text.replace('"', " "), '"' + text.replace('"', " ") + '"'):
             assert Matcher(parse(query)).count([text]) is not None
+
+
+@pytest.mark.parametrize(("limit", "skip"), [(2.5, 0), (0, 0), (1, -1), (1, 10**30), (True, 0)])
+def test_hits_are_asked_for_in_whole_numbers(limit: int, skip: int) -> None:
+    """What is no number of hits, or one that no store can count to, is refused."""
+    with pytest.raises(InvalidSearch, match="expected a limit"):
+        searching.asked_for("x", tools=False, context=False, shadowed=False, limit=limit, skip=skip)

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from tests.unit.stores.sqlite_files import opened
-from turnlog.errors import StoreError
+from turnlog.errors import InvalidHeader, StoreError
 from turnlog.stores import open_store
 from turnlog.stores.port import Batch
 from turnlog.stores.sqlite.schema import SEQ_MASK
@@ -69,3 +69,24 @@ async def test_a_seed_beyond_the_last_seq_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="expected seqs up to"):
             await store.adopt(whole, [event(0), event(SEQ_MASK + 1)])
         assert not await backend.exists("a")
+
+
+async def test_an_id_that_json_reads_as_another_is_refused(tmp_path: Path) -> None:
+    """A pair of surrogates is refused as a session's id: listings would show another one."""
+    async with open_store(f"sqlite:{tmp_path}/a.db") as store:
+        with pytest.raises(InvalidHeader, match="surrogates"):
+            async with store.session("\ud800\udc00"):
+                pass
+        async with store.session("\U00010000"), store.session("\udc00\ud800"):
+            pass
+        assert {info.id async for info in store.sessions()} == {"\U00010000", "\udc00\ud800"}
+
+
+async def test_source_damage_beyond_all_seqs_counts_as_without_seqs(tmp_path: Path) -> None:
+    """An import's damage up to a seq that no store has leaves the session readable."""
+    huge = {"firstSeq": 1, "lastSeq": 2**63 - 1, "reason": "torn"}
+    async with opened(tmp_path) as backend, Store(backend) as store:
+        whole = header("a", seed_length=1, source_format="acme/1", source_damage=(huge,))
+        await store.adopt(whole, [event(0)])
+        session = await store.read("a")
+        assert (session.next_seq, session.damage[0].first_seq) == (1, None)

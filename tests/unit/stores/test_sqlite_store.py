@@ -59,6 +59,19 @@ def test_what_names_no_file_is_refused(url: str) -> None:
         open_store(url)
 
 
+@pytest.mark.parametrize("name", ["q?b.db", "q?", "a\0b.db", "~nobody-at-all/a.db", "\udcff.db"])
+@pytest.mark.parametrize("scheme", ["sqlite", "jsonl"])
+def test_a_name_that_cannot_be_opened_is_refused_at_once(
+    scheme: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name with a ?, a NUL, an unknown user or no UTF-8 in it makes no file of another name."""
+    monkeypatch.chdir(tmp_path)
+    if (scheme, name) != ("jsonl", "\udcff.db"):  # any bytes name a folder
+        with pytest.raises(InvalidStoreUrl):
+            open_store(f"{scheme}:{name}")
+    assert not list(tmp_path.iterdir())
+
+
 async def test_a_url_opens_the_file(tmp_path: Path) -> None:
     """`sqlite:FILE` opens that file, whose folder is made when it is not there."""
     path = tmp_path / "new" / FILE

@@ -19,7 +19,7 @@ import pytest
 import turnlog
 from tests.store_urls import DURABLE, STORES, forget, url_of
 from turnlog import sync
-from turnlog.errors import NoSuchSession, SessionInUse, StoreClosed, WriteFailed
+from turnlog.errors import NoSuchSession, ReentrantAppend, SessionInUse, StoreClosed, WriteFailed
 from turnlog.models.scripted import ScriptedModel
 from turnlog.stores import live
 from turnlog.stores import store as async_store
@@ -408,3 +408,23 @@ def test_it_has_all_that_the_async_one_has(awaited: type, face: type) -> None:
         assert not inspect.iscoroutinefunction(own), f"{face.__name__}.{name} is to be awaited"
         assert not inspect.isasyncgenfunction(own), f"{face.__name__}.{name} is asynchronous"
         assert parameters(own) == parameters(method), f"{face.__name__}.{name}"
+
+
+def test_an_observer_that_waits_for_its_session_is_refused(url: str) -> None:
+    """What would wait for ever is an error: flushing, or reading the log, in an observer."""
+    refused: list[type[Exception]] = []
+    with turnlog.sync.open_store(url) as store, store.session("a") as session:
+
+        def flush(_: turnlog.Event[object]) -> None:
+            for wait in (session.flush, session.read_events):
+                try:
+                    wait()
+                except turnlog.TurnlogError as error:
+                    refused.append(type(error))
+
+        stop = session.observe(flush)
+        session.add_user("hello")
+        stop()
+        assert refused == [ReentrantAppend, ReentrantAppend]
+        session.flush()
+        assert len(session.read_events()) == 1
