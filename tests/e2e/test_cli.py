@@ -193,6 +193,49 @@ def test_a_bug_is_one_line(demo: str, monkeypatch: pytest.MonkeyPatch) -> None:
         turnlog("ls", "--store", demo)
 
 
+def test_a_store_that_cannot_be_looked_for() -> None:
+    """Where the system does not say whether there is a file, what it says is one line."""
+    found = turnlog("ls", "--store", f"sqlite:{'x' * 5000}/a.db")
+    assert found.status == 1
+    assert found.err.count("\n") == 1
+    assert "unexpected" not in found.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no file that is always full")
+def test_output_that_cannot_be_written(demo: str) -> None:
+    """Output to a full disk is one line on standard error, and status 1."""
+    with Path("/dev/full").open("w") as full:
+        left = subprocess.run(
+            [sys.executable, "-m", "turnlog", "ls", "--store", demo],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert left.returncode == 1
+    assert left.stderr.count(b"\n") == 1
+
+
+def test_an_interrupt_while_a_command_is_being_loaded() -> None:
+    """Ctrl-C before a command has begun says nothing, and the status is that of an interrupt."""
+    script = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "turnlog.cli.run":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from turnlog.cli import main
+main(["ls"])
+"""
+    left = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, check=False, timeout=60
+    )
+    assert (left.returncode, left.stderr) == (130, b"")
+
+
 def test_options_before_the_command(demo: str) -> None:
     """--store and --json mean the same before the command."""
     after = done("ls", "--store", demo, "--json").out

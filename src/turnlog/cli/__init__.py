@@ -12,9 +12,11 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit status."""
-    from turnlog.cli.run import run
-    from turnlog.cli.signals import leave
-
+    try:
+        from turnlog.cli.run import run
+        from turnlog.cli.signals import leave
+    except KeyboardInterrupt:
+        sys.exit(130)
     leave(run(sys.argv[1:] if arguments is None else arguments))
 
 

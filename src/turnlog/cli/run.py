@@ -23,12 +23,18 @@ def run(arguments: Sequence[str]) -> int:
     from turnlog.cli.app import app
 
     set_up_streams()
+    status = DONE
     try:
         status = _run(app, options_last(arguments))
         sys.stdout.flush()
     except BrokenPipeError:
         quiet_stdout()
         return DONE
+    except OSError as error:  # what was printed cannot be written
+        quiet_stdout()
+        if status == DONE:
+            error_line(f"standard output: {error.strerror or error}")
+        return FAILED
     return status
 
 

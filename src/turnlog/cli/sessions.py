@@ -45,9 +45,19 @@ def path_of(url: str) -> Path | None:
 
 
 def is_missing(options: Options) -> bool:
-    """Whether the store is a folder or file that is not there."""
+    """Whether the store is a folder or file that is not there.
+
+    Raises:
+        StoreError: it cannot be told, or the URL is none.
+    """
+    from turnlog.stores import open_store
+
+    open_store(options.url)
     path = path_of(options.url)
-    return path is not None and not path.exists()
+    try:
+        return path is not None and not path.exists()
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}") from error
 
 
 @asynccontextmanager
