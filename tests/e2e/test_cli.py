@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.command import done, read, turnlog, write
+from tests.unit.stores.sqlite_files import FILE, connected
 from turnlog.cli.app import app
 from turnlog.cli.options import data_folder
 from turnlog.content import ToolCall
@@ -363,6 +364,17 @@ def test_show_marks_what_was_cut_off(url: str) -> None:
     assert out == "assistant (interrupted)  #3\nIt is\n\nassistant  #6\nIt is late.\n\n"
     values = done("show", "cut", "--json", "--store", url).values
     assert [value.get("interrupted") for value in values] == [True, None]
+
+
+def test_show_of_nothing_that_can_be_read(tmp_path: Path) -> None:
+    """A session of which every event is lost is not shown like an empty one."""
+    url = f"sqlite:{tmp_path / FILE}"
+    write(url, "lost", lambda session: session.add_user("hello"))
+    with connected(tmp_path) as db:
+        db.execute("DELETE FROM events")
+    found = turnlog("show", "lost", "--store", url)
+    assert (found.status, found.out) == (0, "")
+    assert "cannot be read" in found.err
 
 
 def test_show_json(demo: str) -> None:

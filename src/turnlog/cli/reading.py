@@ -128,11 +128,15 @@ def show(
             known["interrupted"] = True
         return {**known, "message": _plain(entry.message)}
 
+    shown = False
     for entry in entries:
+        shown = True
         if options.json:
             screen.say_json(wire(entry))
         else:
             entry.say(tools=tools)
+    if session.damage and not shown:
+        screen.note_line(f"events of session {id!r} cannot be read: see turnlog verify")
 
 
 def messages(

@@ -64,6 +64,20 @@ async def test_a_row_that_was_changed_is_damage(tmp_path: Path, column: str, val
         assert await store.next_seq("a") == 9
 
 
+@pytest.mark.parametrize("gone", ["seq = 4", "seq > 4", "seq >= 0"])
+async def test_damage_that_was_met_is_listed(tmp_path: Path, gone: str) -> None:
+    """A session in which a read met damage is listed as damaged from then on, by any handle."""
+    await write(tmp_path, "a", notes(0, 9))
+    await write(tmp_path, "b", notes(0, 9))
+    with connected(tmp_path) as db:
+        db.execute(f"DELETE FROM events WHERE session = 1 AND {gone}")  # noqa: S608
+    async with opened(tmp_path) as store, opened(tmp_path) as other:
+        await store.load("a")
+        await store.load("b")
+        health = {info.id: info.health async for info in other.sessions()}
+        assert health == {"a": "damaged", "b": "ok"}
+
+
 async def test_rows_that_went_missing_at_the_end_are_damage(tmp_path: Path) -> None:
     """Events that were stored last and are gone are reported; nothing takes their seqs."""
     await write(tmp_path, "a", notes(0, 9))

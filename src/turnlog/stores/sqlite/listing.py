@@ -43,6 +43,7 @@ _MANY = f"SELECT {_COLUMNS} FROM carray(?) wanted CROSS JOIN sessions ON session
 _ONE = f"SELECT {_COLUMNS} FROM sessions WHERE id = ?"
 _STALE = f"SELECT {_COLUMNS} FROM sessions WHERE stale"
 _EVERY = f"SELECT {_COLUMNS} FROM sessions NOT INDEXED WHERE no BETWEEN ? AND ? ORDER BY no"
+_FORGET = "UPDATE sessions SET stale = 1, info = NULL WHERE no = ?"
 _KEEP = """
     UPDATE sessions SET info = ?, last_activity = ?, stale = 0
     WHERE no = ? AND next_seq = ? AND sum = ?
@@ -156,6 +157,19 @@ class Listing:
             raise unknown(session_id, self._database.url)
         found = Row(*row)
         return self._remade(found)[0] if found.stale else found.line
+
+    def suspect(self, session_id: str) -> None:
+        """Have the line of a session made again in which damage was met, unless it says so.
+
+        Raises:
+            StoreError, apsw.Error: the file cannot be written to.
+        """
+        with self._database.reading() as db:
+            found = db.execute(_ONE, (stored_id(session_id),)).fetchone()
+        row = None if found is None else Row(*found)
+        if row is not None and not row.stale and not row.line.damage:
+            with self._database.writing() as db:
+                db.execute(_FORGET, (row.no,))
 
     def _remade(self, row: Row) -> tuple[SessionInfo, bool]:
         """The line of a session whose log has to be read; and whether it was kept."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 from anyio import to_thread
 
-from turnlog.errors import NoSuchSession, StoreClosed, TurnlogError
+from turnlog.errors import NoSuchSession, StoreClosed, StoreError, TurnlogError
 from turnlog.stores.sql.heads import read_header
 from turnlog.stores.sql.kinds import most_of
 from turnlog.stores.sqlite import inbox
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from turnlog.commands import Command
-    from turnlog.errors import StoreError
     from turnlog.events import AnyEvent, SessionHeader
     from turnlog.stores.port import (
         Batch,
@@ -79,6 +78,7 @@ class SqliteStore:
             self._database, self._reader, lambda session_id: self._listing.info(session_id).title
         )
         self._waiting = Waiting(self._next_seqs, self._changes)
+        self._suspects: set[str] = set()  # sessions in which damage was met
         self._readers: anyio.CapacityLimiter | None = None
         self._writer: anyio.CapacityLimiter | None = None
 
@@ -209,7 +209,13 @@ class SqliteStore:
 
     async def load(self, session_id: str) -> Stored:
         """The whole session."""
-        return await self._read(self._reader.load, session_id)
+        stored = await self._read(self._reader.load, session_id)
+        gaps = bool(stored.events) and stored.events[-1].seq >= len(stored.events)
+        if (stored.damage or gaps) and session_id not in self._suspects:
+            self._suspects.add(session_id)
+            with suppress(StoreError):  # the listing is derived: it says so where it can be kept
+                await self._write(self._listing.suspect, session_id)
+        return stored
 
     async def next_seq(self, session_id: str) -> int:
         """The seq that the next event will have."""
