@@ -2,8 +2,9 @@
 
     python run.py [--long] [SCRIPT …]
 
-Writes bench/results.json (the rows, with versions, date and machine) and, between its marks, the
-table of README.md. With names of scripts only those are run; the other rows stay as they were.
+Writes bench/results.json (the rows, with versions, date and machine) and, between their marks, the
+tables of README.md and docs/scaling.md. With names of scripts only those are run; the other rows
+stay as they were.
 `--long` kills a thousand times (R1), draws ten thousand histories (R6), and measures the database
 servers at full size (P9, P12): three quarters of an hour.
 """
@@ -20,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import scaling
 from measure import DSH, HERE, PEERS, ROOT
 from rich.console import Console
 from rich.table import Table
@@ -141,6 +143,10 @@ def main(chosen: list[str]) -> None:
         "rows": rows,
     }
     RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    try:
+        scaling.update(RESULTS)
+    except scaling.NotMeasured as reason:
+        print(f"docs/scaling.md stays as it is: {reason}", file=sys.stderr)
     text = README.read_text()
     if BEGIN in text and END in text:
         head, _, rest = text.partition(BEGIN)
