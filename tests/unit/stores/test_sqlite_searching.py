@@ -13,6 +13,9 @@ from tests.unit.stores.sqlite_files import FILE, connected, opened, write
 from tests.unit.stores.test_sqlite_store import as_nobody
 from turnlog.stores.sqlite import SqliteStore, fulltext
 from turnlog.stores.sqlite import searching as sqlite_searching
+from turnlog.stores.sqlite.connection import Database
+from turnlog.stores.sqlite.reading import Reader
+from turnlog.stores.sqlite.searching import Searching
 from turnlog.stores.store import Store
 from turnlog.testing.conformance.base import commit
 from turnlog.testing.conformance.samples import (
@@ -49,6 +52,40 @@ async def test_a_file_that_nobody_searches_has_no_index(tmp_path: Path) -> None:
     assert indexed(tmp_path) is None
     assert await found(tmp_path, "blue") == [("a", 1), ("a", 0)]
     assert indexed(tmp_path) == [(1, 2)]
+
+
+async def test_a_step_of_indexing_is_bounded_by_bytes(tmp_path: Path) -> None:
+    """Long messages are indexed a few at a time, so that others can write in between."""
+    text = "word " * (sqlite_searching.STEP_BYTES // 10)
+    await write(tmp_path, "a", [prompt(seq, f"{text} {seq}") for seq in range(40)])
+    database = Database(tmp_path / FILE, "sqlite:", "turn")
+    database.open()
+    searching = Searching(database, Reader("sqlite:"), str)
+    try:
+        steps = [indexed(tmp_path)]
+        while searching.fill():
+            steps.append(indexed(tmp_path))
+    finally:
+        searching.close()
+        database.close()
+    assert len(steps) >= 5
+    assert indexed(tmp_path) == [(1, 40)]
+
+
+async def test_what_another_handle_has_indexed_meanwhile_is_not_indexed_twice(
+    tmp_path: Path,
+) -> None:
+    """What was prepared for an index that has grown since is left out, and nothing is lost."""
+    await write(tmp_path, "a", TALK)
+    assert await found(tmp_path, "blue") == [("a", 1), ("a", 0)]
+    stale = fulltext.prepare(1, TALK, 0, 2)
+    async with opened(tmp_path) as store:
+        claim = await store.claim("a", FIRST)
+        await commit(store, claim, [prompt(2, "And the blue sea?")])
+    with connected(tmp_path) as db:
+        fulltext.add(db, [stale])
+    assert {seq for _, seq in await found(tmp_path, "blue")} == {0, 1, 2}
+    assert indexed(tmp_path) == [(1, 3)]
 
 
 async def test_giving_a_session_back_keeps_the_index_up_to_date(tmp_path: Path) -> None:
@@ -157,8 +194,8 @@ async def test_an_index_that_says_more_than_the_log_is_not_believed(tmp_path: Pa
     await write(tmp_path, "a", TALK)
     await found(tmp_path, "blue")
     with connected(tmp_path) as db:
-        fulltext.add(db, 7, [prompt(0, "blue")], 1)
-        fulltext.add(db, 1, [prompt(5, "blue")], 2)
+        fulltext.add(db, [fulltext.prepare(7, [prompt(0, "blue")], 0, 1)])
+        fulltext.add(db, [fulltext.prepare(1, [prompt(5, "blue")], 2, 2)])
     assert await found(tmp_path, "blue") == [("a", 1), ("a", 0)]
 
 

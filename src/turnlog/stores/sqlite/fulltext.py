@@ -103,30 +103,55 @@ def upto(db: Connection) -> dict[int, int]:
     return dict(db.execute(_UPTO_OF).fetchall())
 
 
-def add(db: Connection, no: int, events: Iterable[AnyEvent], seq: int) -> None:
-    """Index events that follow on what is indexed; to be called in a transaction.
+class Prepared(NamedTuple):
+    """Events of one session that follow on what is indexed, as the index takes them.
+
+    Attributes:
+        no: the session's number.
+        before: the seq before which all was indexed; 0 where nothing was.
+        upto: the seq before which all is indexed once these are added.
+        words: ids and terms.
+        shadows: ids of replacements and what they replace.
+    """
+
+    no: int
+    before: int
+    upto: int
+    words: list[tuple[int, str, str, str]]
+    shadows: list[tuple[int, int, int]]
+
+
+def prepare(no: int, events: Iterable[AnyEvent], before: int, seq: int) -> Prepared:
+    """Take the terms out of events, which takes time; needs no transaction.
 
     Args:
-        db: where the index is.
         no: the session's number.
         events: read as their source's format asks for.
-        seq: before which all is indexed from now on.
+        before: see `Prepared`.
+        seq: before which all is indexed from then on.
     """
     base = no << SEQ_BITS
-    rows: list[tuple[int, str, str, str]] = []
-    shadows: list[tuple[int, int, int]] = []
+    made = Prepared(no, before, seq, [], [])
     for event in events:
         op = event.surface_op
         if isinstance(op, Replace):
-            shadows.append((base | event.seq, op.start, op.end))
+            made.shadows.append((base | event.seq, op.start, op.end))
         found = searched(event)
         if found is not None:
             row = (_joined(found.said), _joined(found.context), _joined(found.tools))
             if any(row):
-                rows.append((base | event.seq, *row))
-    db.executemany(_ADD_WORDS, rows)
-    db.executemany(_ADD_SHADOW, shadows)
-    db.execute(_SET_UPTO, (no, seq))
+                made.words.append((base | event.seq, *row))
+    return made
+
+
+def add(db: Connection, prepared: Iterable[Prepared]) -> None:
+    """Index what was prepared, but for what another has indexed since; in a transaction."""
+    known = upto(db)
+    for one in prepared:
+        if known.get(one.no, 0) == one.before:
+            db.executemany(_ADD_WORDS, one.words)
+            db.executemany(_ADD_SHADOW, one.shadows)
+            db.execute(_SET_UPTO, (one.no, one.upto))
 
 
 def _joined(text: str) -> str:

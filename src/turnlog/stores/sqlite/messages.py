@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from turnlog.errors import InvalidHeader, UnsupportedVersion
@@ -25,6 +26,7 @@ _NEXT = f"""
     ORDER BY id LIMIT ?
 """  # noqa: S608 - the columns are ours
 _ONE = f"SELECT {_ROW} FROM events WHERE id = ?"  # noqa: S608
+_AT_ONCE = 8  # rows that are read before their size is looked at
 _HEADER = "SELECT id, header, sum FROM sessions WHERE no = ?"
 
 
@@ -54,12 +56,28 @@ class Messages:
             return None
         return cls(reader, no, read_id(row[0]), header)
 
-    def next(self, db: Connection, part: Part, most: int) -> tuple[list[AnyEvent], int]:
-        """The first messages of a part, at most so many, and the seq from where to go on."""
+    def next(
+        self, db: Connection, part: Part, most: int, most_bytes: int
+    ) -> tuple[list[AnyEvent], int]:
+        """The first messages of a part, and the seq from where to go on.
+
+        Args:
+            db: where.
+            part: see above.
+            most: how many messages at most.
+            most_bytes: the size of payloads after which no more are read.
+        """
         try:
-            rows = db.execute(_NEXT, (*part.ids, most)).fetchall()
-            events = from_rows(rows, Rows(db, self.no).blob)
-            upto = events[-1].seq + 1 if len(rows) == most else part.stop
+            events: list[AnyEvent] = []
+            size = 0
+            blob = Rows(db, self.no).blob
+            rows = iter(db.execute(_NEXT, (*part.ids, most)))
+            while size < most_bytes and (some := list(islice(rows, _AT_ONCE))):
+                found = from_rows(some, blob)
+                size += sum(len(event.raw) for event in found)
+                events += found
+            whole = len(events) < most and size < most_bytes
+            upto = part.stop if whole else events[-1].seq + 1
         except (BadRow, *UNREADABLE):  # damage, around which there is a slow way
             upto = min(part.start + most, part.stop)
             found = self._reader.read(db, self.session_id, part.start, upto)

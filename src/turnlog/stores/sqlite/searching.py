@@ -16,7 +16,7 @@ from turnlog.stores.phrases import Matcher
 from turnlog.stores.searching import Hit, Search, hit_of, searched
 from turnlog.stores.sqlite import fulltext
 from turnlog.stores.sqlite.driver import connect
-from turnlog.stores.sqlite.fulltext import Part
+from turnlog.stores.sqlite.fulltext import Part, Prepared
 from turnlog.stores.sqlite.messages import Messages
 from turnlog.stores.sqlite.salvage import scan
 from turnlog.stores.sqlite.schema import MAX_SESSIONS, SEQ_BITS, SEQ_MASK
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 STEP = 500
 """Messages that are indexed in one transaction: some 20 ms."""
+STEP_BYTES = 1 << 20
+"""Bytes of messages after which a transaction takes no more of them."""
 
 _SESSIONS = """
     SELECT no, boundary, next_seq FROM sessions NOT INDEXED WHERE no BETWEEN ? AND ? ORDER BY no
@@ -75,7 +77,7 @@ class Searching:
             return fulltext.exists(db) and not self._broken
 
     def fill(self, only: int | None = None) -> bool:
-        """Index some of what lacks; whether there is more. Not to be called by two at a time.
+        """Index some of what lacks; whether more may lack. Not to be called by two at a time.
 
         Args:
             only: the number of the session that grew; None looks at all, if anyone wrote.
@@ -91,15 +93,18 @@ class Searching:
                 return False
             if self._database.read_only or (self._broken and self._remade):
                 return self._fill_own(db, known)
+            usable = not self._broken and fulltext.exists(db)
+            indexed = fulltext.upto(db) if usable else {}
+            prepared = self._prepared(db, [indexed], only)
         try:
             with self._database.writing() as db:
                 if self._broken or not fulltext.exists(db):
                     self._remade, self._broken = self._broken, False
                     fulltext.make(db)
-                return self._step(db, db, _lacking(db, [fulltext.upto(db)], only))
+                fulltext.add(db, prepared)
         except _BROKEN:
             self._give_up()
-            return True
+        return True
 
     def _give_up(self) -> None:
         """Use the file's index no more, unless it can be made anew."""
@@ -121,29 +126,38 @@ class Searching:
             if self._own is None:
                 self._own = connect("", apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
                 fulltext.make(self._own)
+            prepared = self._prepared(db, known, None)
+            mine = fulltext.upto(self._own)
             self._own.execute("BEGIN")
             try:
-                more = self._step(db, self._own, _lacking(db, known, None))
+                fulltext.add(
+                    self._own, [one._replace(before=mine.get(one.no, 0)) for one in prepared]
+                )
                 self._own.execute("COMMIT")
             except BaseException:
                 self._own.execute("ROLLBACK")
                 raise
-            return more
+            return True
 
-    def _step(self, db: Connection, index: Connection, lacking: Iterator[Part]) -> bool:
-        """Index up to so many messages; whether more may lack."""
-        room = STEP
-        for part in lacking:
+    def _prepared(
+        self, db: Connection, known: Sequence[dict[int, int]], only: int | None
+    ) -> list[Prepared]:
+        """So many messages that lack, as the index takes them."""
+        room, space = STEP, STEP_BYTES
+        prepared: list[Prepared] = []
+        for part in _lacking(db, known, only):
+            before = max((upto.get(part.no, 0) for upto in known), default=0)
             messages = Messages.of(db, self._reader, part.no)
             if messages is None:  # who opens the session is told
-                fulltext.add(index, part.no, (), part.stop)
+                prepared.append(fulltext.prepare(part.no, (), before, part.stop))
                 continue
-            events, upto = messages.next(db, part, room)
-            fulltext.add(index, part.no, events, upto)
+            events, upto = messages.next(db, part, room, space)
+            prepared.append(fulltext.prepare(part.no, events, before, upto))
             room -= len(events)
-            if upto < part.stop or room <= 0:
-                return True
-        return False
+            space -= sum(len(event.raw) for event in events)
+            if upto < part.stop or room <= 0 or space <= 0:
+                break
+        return prepared
 
     # -- asking --------------------------------------------------------------------------------
 
