@@ -123,7 +123,8 @@ async def fill(
                 raise ImportConflict(msg)
             await backend.reseed(claim, header)
         after = await backend.next_seq(session_id)
-        for batch in _batches(events):
+        start = after
+        for batch in _batches(event for event in events if event.seq >= start):
             (error,) = await backend.commit([Batch(claim, batch, after)])
             if error is not None:
                 raise error

@@ -9,6 +9,7 @@ from typing import Literal, Self, TypeAlias
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from turnlog import _ambient
 from turnlog.commands import Command, with_id
@@ -200,7 +201,8 @@ class Store:
     ) -> str:
         """A durable child that shares the log up to and including event `at`; returns its id.
 
-        The parent does not change and need not be free.
+        The parent does not change and need not be free. A fork that failed half-way is gone on with
+        when it is repeated with the child's id.
 
         Args:
             session_id: the parent.
@@ -217,15 +219,26 @@ class Store:
             parent = await self.read(session_id, load="all")
             child = parent.fork(at, new_id)
         boundary = child.header.seed_length or 0
-        if not await self.backend.fork(child.header, session_id, boundary):
-            if child.first_held:
-                parent = await self.read(session_id, load="all")
-                child = parent.fork(boundary - 1, child.id)
-            return await self.save(child)
-        own = [event for event in child.held if event.seq >= boundary]
+        try:
+            if not await self.backend.fork(child.header, session_id, boundary):
+                await self.backend.create(child.header)
+        except SessionExists:
+            if not await self._is_begun(child.header, boundary):
+                raise
+        after = await self.backend.next_seq(child.id)
+        if after < child.first_held:
+            parent = await self.read(session_id, load="all")
+            child = parent.fork(boundary - 1, child.id)
+        own = [event for event in child.held if event.seq >= after]
         record = await self._record_of(child)
-        await fill(self.backend, child.id, own, after=boundary, record=record)
+        await fill(self.backend, child.id, own, after=after, record=record)
         return child.id
+
+    async def _is_begun(self, header: SessionHeader, boundary: int) -> bool:
+        """Whether a session is what a fork leaves that failed before the child was whole."""
+        held = await self.backend.header(header.id)
+        same = replace(header, created_at=held.created_at)
+        return same == held and await self.backend.next_seq(header.id) <= boundary
 
     async def save(self, session: Session) -> str:
         """Keep a session that was made in memory, with all its events; returns its id.
