@@ -249,3 +249,17 @@ class TestDamage:
         assert session.fork(1).damage == ()
         with pytest.raises(errors.NoSuchEvent):
             session.fork(3)
+
+
+def test_many_seqs_that_come_twice_are_refused_at_once() -> None:
+    """Of a long list of seqs that all come twice, the error names the first few."""
+    session = Session.create("s")
+    session.add_user("hello")
+    with pytest.raises(errors.DuplicateProvenance) as caught:
+        session.append(
+            "user/message",
+            user_message("again"),
+            surface_op="append",
+            source_event_seqs=[*range(200_000), *range(200_000)],
+        )
+    assert caught.value.value == list(range(10))

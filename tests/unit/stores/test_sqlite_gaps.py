@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from tests.store_urls import SERVERS, STORES, url_of
 from tests.unit.stores.sqlite_files import opened
 from turnlog.errors import InvalidHeader, StoreError
 from turnlog.stores import open_store
@@ -34,10 +35,11 @@ async def far_apart(store: Store) -> None:
     await backend.release(claim)
 
 
-async def test_a_long_gap_is_jumped_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [*STORES, *SERVERS])
+async def test_a_long_gap_is_jumped_over(kind: str, tmp_path: Path) -> None:
     """Loading, reading, listing, following and searching end at once where 2^35 seqs are empty."""
     with anyio.fail_after(PATIENCE):
-        async with open_store(f"sqlite:{tmp_path}/a.db") as store:
+        async with open_store(url_of(kind, tmp_path)) as store:
             await far_apart(store)
             seqs = [0, FAR, FAR + 1]
             assert [e.seq for e in (await store.backend.load("a")).events] == seqs
