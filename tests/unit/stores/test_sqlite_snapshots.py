@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.store_urls import SERVERS, url_of
 from tests.unit.stores.sqlite_files import FILE, opened
+from turnlog.stores import open_store
 from turnlog.stores.sqlite.connection import Database
 from turnlog.stores.sqlite.reading import Reader
 from turnlog.stores.store import Store
@@ -81,16 +83,21 @@ async def test_a_tail_looks_twice_at_a_gap(tmp_path: Path) -> None:
             assert [(await anext(tail)).seq for _ in range(4)] == [0, 1, 2, 3]
 
 
-async def test_a_listing_leaves_out_nothing_that_is_written_to_meanwhile(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sqlite", *SERVERS])
+async def test_a_listing_leaves_out_nothing_that_is_written_to_meanwhile(
+    kind: str, tmp_path: Path
+) -> None:
     """A session that becomes the last active one while someone lists is listed all the same."""
-    async with opened(tmp_path) as store:
+    async with open_store(url_of(kind, tmp_path)) as opened_store:
+        store = opened_store.backend
         names = [f"s{n:03}" for n in range(250)]
         for name in names:
             await store.create(header(name))
+        order = [info.id async for info in store.sessions()]
         found: list[str] = []
         async for info in store.sessions():
             if not found:
-                claim = await store.claim(names[-1], FIRST)  # the last one by its id
+                claim = await store.claim(order[-1], FIRST)
                 await commit(store, claim, [event(0)])
             found.append(info.id)
     assert sorted(found) == names
