@@ -56,6 +56,10 @@ SIZE = """
     SELECT sum(pg_total_relation_size(oid)) FROM pg_class
     WHERE relkind = 'r' AND relnamespace = '{}'::regnamespace
 """
+PAGES = """
+    SELECT SUM(data_length + index_length) FROM information_schema.tables
+    WHERE table_schema = '{}'
+"""
 DURABLE_MARIADB = {
     "innodb_flush_log_at_trx_commit": "1",
     "innodb_flush_method": "fsync",
@@ -119,13 +123,13 @@ def on_mariadb() -> Place:
     )
     server.sql(f"CREATE TABLE bare ({bare}) ENGINE=InnoDB", database=name)
     pid = int((server.folder / "pid").read_text())
-    files = server.folder / "data" / name
-    return Place(
-        server.url(name),
-        pid,
-        server.folder,
-        lambda: sum(file.stat().st_blocks * 512 for file in files.glob("*.ibd")),
-    )
+
+    def size() -> int:
+        tables = server.sql(f"SHOW TABLES FROM {name}")
+        server.sql(f"ANALYZE TABLE {', '.join(table for (table,) in tables)}", database=name)
+        return int(server.sql(PAGES.format(name))[0][0])
+
+    return Place(server.url(name), pid, server.folder, size)
 
 
 SERVERS: dict[str, Callable[[], Place]] = {"PostgreSQL": on_postgres, "MariaDB": on_mariadb}
