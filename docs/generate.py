@@ -26,9 +26,10 @@ CLI_INTRO = """\
 
 `turnlog COMMAND …`, or `python -m turnlog COMMAND …`.
 
-- **The store** is `--store URL`, else `$TURNLOG_STORE`, else a folder of the user's
-  (`$XDG_DATA_HOME/turnlog/sessions`, `~/.local/share/turnlog/sessions` where that is not set, the
-  platform's own place on macOS and Windows). `--store` and `--json` may stand before the command.
+- **The store** is `--store URL`, else `$TURNLOG_STORE`, else a file of the user's
+  (`$XDG_DATA_HOME/turnlog/sessions.db`, `~/.local/share/turnlog/sessions.db` where that is not set,
+  the platform's own place on macOS and Windows; a folder `sessions` from before is used until there
+  is such a file). `--store` and `--json` may stand before the command.
 - **`--json`** prints JSON, one value a line: a line for each session, event, message, finding.
 - **Exit status**: 0 done; 1 the thing asked for failed, or `verify` found a fault; 2 misuse.
 - **Errors** are one line on standard error; `TURNLOG_DEBUG=1` shows the traceback.

@@ -166,8 +166,8 @@ class Events(Sequence[AnyEvent]):
 def not_loaded(before: int) -> NotLoaded:
     """The error for what is in the store but not in memory."""
     msg = (
-        f"the first {before} events are not in memory: use the async reads (read_events, view, "
-        'transcript), or open the session with load="all"'
+        f'the first {before} events are not in memory: open the session with load="all", or use '
+        "the async reads (read_events, view, transcript)"
     )
     return NotLoaded(msg)
 

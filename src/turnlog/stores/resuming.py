@@ -24,28 +24,40 @@ PAGE = 2_000
 Load: TypeAlias = Literal["surface", "all"]
 
 
+WHOLE = 5_000
+"""Logs with fewer events are held whole: reading them takes no time that anyone notices."""
+
+
 async def open_log(
-    backend: SessionEventStore, session_id: str, load: Load
+    backend: SessionEventStore, session_id: str, load: Load, whole: int = WHOLE
 ) -> tuple[SessionLog, dict[str, Any] | None]:
     """A session's log, and what the standing folds made of that part which it does not hold.
+
+    Args:
+        backend: where it is.
+        session_id: which.
+        load: see `Store.session`.
+        whole: see `WHOLE`.
 
     Raises:
         NoSuchSession: there is none.
     """
     if load == "surface":
-        found = await _from_record(backend, session_id)
+        found = await _from_record(backend, session_id, whole)
         if found is not None:
             return found
     return build_log(await backend.load(session_id)), None
 
 
 async def _from_record(
-    backend: SessionEventStore, session_id: str
+    backend: SessionEventStore, session_id: str, whole: int
 ) -> tuple[SessionLog, dict[str, Any]] | None:
-    """The log by its record; None when there is none that can be used."""
+    """The log by its record; None when there is none that can be used, or no need of one."""
     record = await backend.record(session_id)
-    known = None if record is None else opening.read(record.data)
-    if record is None or known is None or known.next_seq != record.seq:
+    if record is None or record.seq < whole:
+        return None
+    known = opening.read(record.data)
+    if known is None or known.next_seq != record.seq:
         return None
     header = await backend.header(session_id)
     end = await backend.next_seq(session_id)

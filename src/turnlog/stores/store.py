@@ -34,7 +34,7 @@ from turnlog.stores.port import (
     SessionEventStore,
     SessionInfo,
 )
-from turnlog.stores.resuming import Load, open_log
+from turnlog.stores.resuming import WHOLE, Load, open_log
 from turnlog.stores.scanning import scan
 from turnlog.stores.searching import Hit, Searcher, asked_for
 from turnlog.stores.writer import Outbox, Writer
@@ -81,8 +81,9 @@ class Store:
     Use as an async context manager; `open_store(url)` makes one.
     """
 
-    def __init__(self, backend: SessionEventStore) -> None:
+    def __init__(self, backend: SessionEventStore, *, whole: int = WHOLE) -> None:
         self.backend = backend
+        self._whole = whole  # sessions with fewer events are held whole
         self._writer: Writer | None = None
         self._stack = AsyncExitStack()
 
@@ -150,8 +151,8 @@ class Store:
             session_id: a new id when left out.
             create: make it if it does not exist (True), never (False), or only then ("only").
             steal: take it from a live owner, whose later writes are refused.
-            load: "surface" holds what the model sees and what is new, as far as the store has a
-                record of the rest; "all" holds every event in memory. JSONL always does.
+            load: "surface" holds what the model sees and what is new, of a log of 5,000 events and
+                more of which the store has a record; "all" holds every event, as JSONL always does.
             cwd: for a new session, the folder the work is about.
 
         Raises:
@@ -165,7 +166,7 @@ class Store:
         claim = await self.backend.claim(session_id, this_process(), steal=steal)
         outbox = None
         try:
-            log, standing = await open_log(self.backend, session_id, load)
+            log, standing = await open_log(self.backend, session_id, load, self._whole)
             outbox = writer.attach(claim, await self.backend.next_seq(session_id))
             session = StoredSession(log, self.backend, writer, outbox, standing=standing)
             if session.writable and not session.seed_is_open:
@@ -330,7 +331,7 @@ class Store:
             NoSuchSession: there is none.
         """
         self._open_writer()
-        log, standing = await open_log(self.backend, session_id, load)
+        log, standing = await open_log(self.backend, session_id, load, self._whole)
         return StoredSession(log, self.backend, standing=standing)
 
     def sessions(self) -> AsyncIterator[SessionInfo]:

@@ -111,8 +111,8 @@ class Store:
             session_id: a new id when left out.
             create: make it if it does not exist (True), never (False), or only then ("only").
             steal: take it from a live owner, whose later writes are refused.
-            load: "surface" holds what the model sees and what is new, as far as the store has a
-                record of the rest; "all" holds every event in memory. JSONL always does.
+            load: "surface" holds what the model sees and what is new, of a log of 5,000 events and
+                more of which the store has a record; "all" holds every event, as JSONL always does.
             cwd: for a new session, the folder the work is about.
 
         Raises:

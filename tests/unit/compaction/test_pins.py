@@ -24,7 +24,7 @@ from turnlog.invariants import verify
 from turnlog.log import Damage, SessionLog
 from turnlog.models.scripted import ScriptedModel
 from turnlog.stores import open_store
-from turnlog.stores.live import RECORD_EVERY
+from turnlog.stores.resuming import WHOLE
 from turnlog.testing.builders import Author, Counted
 from turnlog.testing.strategies import histories
 
@@ -333,9 +333,9 @@ async def test_a_session_that_is_partly_in_memory_knows_its_pins(tmp_path: Path)
         async with store.session("s") as session:
             session.pin(session.add_user(RULE).seq)
             late = session.add_user("to be pinned later").seq
-            for i in range(RECORD_EVERY):
+            for i in range(WHOLE):
                 session.add_user(f"filler {i}")
-            compact(session, 0, RECORD_EVERY - 9)
+            compact(session, 0, WHOLE - 9)
         async with store.session("s") as session:
             assert session.first_held > late
             (pin,) = pinned(session)

@@ -17,7 +17,7 @@ from turnlog.compaction.recall import BUDGET, into_context, recall, text_of, tol
 from turnlog.content import Reasoning, Text, ToolCall
 from turnlog.errors import InvalidSearch, NoMessage, NoSuchEvent, NotLoaded
 from turnlog.models.scripted import Call, ScriptedModel
-from turnlog.stores.live import RECORD_EVERY
+from turnlog.stores.resuming import WHOLE
 from turnlog.testing.builders import Author
 from turnlog.testing.strategies import histories
 from turnlog.words import asked, terms
@@ -271,9 +271,9 @@ async def test_the_tool_reads_from_the_store_what_is_not_in_memory(tmp_path: Pat
     async with open_store(f"sqlite:{tmp_path / 's.db'}") as store:
         async with store.session("s") as session:
             session.add_user("the key is under the mat")
-            for i in range(RECORD_EVERY):
+            for i in range(WHOLE):
                 session.add_user(f"filler {i}")
-            session.replace(0, RECORD_EVERY, "they talked")
+            session.replace(0, WHOLE, "they talked")
         async with store.session("s") as session:
             assert session.first_held > 0
             with pytest.raises(NotLoaded):

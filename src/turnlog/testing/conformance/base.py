@@ -94,8 +94,8 @@ class Handles:
         return handle
 
     def store(self) -> Store:
-        """A store on a new handle, to be opened with `async with`."""
-        return Store(self._factory())
+        """A store on a new handle, for `async with`; it opens by records of any length."""
+        return Store(self._factory(), whole=0)
 
     async def kill(self, handle: SessionEventStore) -> None:
         """End a handle as a dying process would."""
