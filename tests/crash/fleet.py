@@ -156,13 +156,17 @@ class Fleet:
     async def _listen(self, process: anyio.abc.Process, number: int) -> None:
         assert process.stdout is not None
         lines = BufferedByteReceiveStream(process.stdout)
+        heard = False
         async with process:
             try:
                 while True:
                     self._heard(json.loads(await lines.receive_until(b"\n", LONGEST_LINE)))
+                    heard = True
             except (anyio.EndOfStream, anyio.IncompleteRead):
                 status = await process.wait()
-        if status != -signal.SIGKILL and (status or not self._leaving):
+        # One that is told to leave while it is still starting has not begun to listen for that.
+        left = self._leaving and (status == 0 or (status == -signal.SIGTERM and not heard))
+        if status != -signal.SIGKILL and not left:
             said = (self._folder / f"worker-{number}.err").read_text(errors="replace")[-500:]
             self.outcome.faults.append(f"worker {number} ended by itself with {status}: {said}")
             self._alive = [one for one in self._alive if one is not process]

@@ -41,8 +41,16 @@ def naive(session: Session, word: str, *, tools: bool, context: bool) -> Found:
         else:
             texts = said_in(message) if said(event, context=context) else ()
         if any(word in terms(text) for text in texts):
-            found.add((event.seq, session.surface.shadowed_by(event.seq)))
+            found.add((event.seq, seen_instead(session, event.seq)))
     return found
+
+
+def seen_instead(session: Session, seq: int) -> int | None:
+    """What the model sees in the place of a message: what replaced what replaced it."""
+    last = None
+    while (found := session.surface.shadowed_by(seq)) is not None:
+        last = seq = found
+    return last
 
 
 def said_in(message: Message) -> Iterator[str]:

@@ -62,25 +62,27 @@ def compact(
     if context_window is not None and context_window < 1:
         raise Misused(f"--context-window: expected 1 or more, got {context_window}")
 
-    async def work() -> tuple[Compacted | None, str | None, str | None]:
+    async def work() -> tuple[Compacted | None, str | None, str]:
         async with store_of(options) as store:
             try:
                 async with _opened(store, id) as session:
-                    engine = BasicCompactionEngine(await named_model(store, model, context_window))
-                    return await engine.compact_now(session, instruction=instruction), None, None
+                    writer = await named_model(store, model, context_window)
+                    engine = BasicCompactionEngine(writer)
+                    done = await engine.compact_now(session, instruction=instruction)
+                    return done, None, f"{writer.provider}:{writer.model}"
             except SessionInUse as error:
                 posted = await store.inbox(id).post(Compact(instruction))
                 return None, posted, str(error.owner or "another process")
 
-    done, command, owner = run_async(work)
+    done, command, whose = run_async(work)
     if done is not None:
-        _say_compacted(id, done, options)
-    elif owner is None:
+        _say_compacted(id, done, whose, options)
+    elif command is None:
         screen.note_line(f"session {id!r} waits in a step; it is compacted when that ends")
     elif options.json:
-        screen.say_json({"id": command, "session": id, "owner": owner})
+        screen.say_json({"id": command, "session": id, "owner": whose})
     else:
-        screen.say(screen.printable_line(f"compaction posted; {owner} takes it"))
+        screen.say(screen.printable_line(f"compaction posted; {whose} takes it"))
 
 
 @asynccontextmanager
@@ -93,7 +95,7 @@ async def _opened(store: Store, id: str, **options: Any) -> AsyncGenerator[Store
         raise await no_session(store, id) from None
 
 
-def _say_compacted(id: str, done: Compacted, options: Options) -> None:
+def _say_compacted(id: str, done: Compacted, writer: str, options: Options) -> None:
     if options.json:
         found = {
             "session": id,
@@ -106,6 +108,7 @@ def _say_compacted(id: str, done: Compacted, options: Options) -> None:
             "tokensBefore": done.tokens_before,
             "tokensAfter": done.tokens_after,
             "policy": done.policy,
+            "model": writer if done.policy == "model" else None,
             "requests": done.attempts,
             "summary": done.summary,
         }
@@ -118,6 +121,8 @@ def _say_compacted(id: str, done: Compacted, options: Options) -> None:
     tokens = f"about {done.tokens_before} to {done.tokens_after} tokens"
     screen.say(f"compacted {what}: {tokens}")
     if done.summary:
+        who = "without a model" if done.policy != "model" else f"by {writer}"
+        screen.note_line(f"the summary, {who}:")
         screen.say(printable(done.summary))
 
 

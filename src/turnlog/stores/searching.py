@@ -204,7 +204,13 @@ class Shadows:
             self._ranges.append((seq, low, high))
 
     def by(self, seq: int) -> int | None:
-        """The replacement that took the message away, or None."""
+        """What the model sees instead of the message, or None: the last that replaced it."""
+        last = None
+        while (found := self._first(seq)) is not None:
+            last = seq = found
+        return last
+
+    def _first(self, seq: int) -> int | None:
         anchor = self._anchors.get(seq, seq)
         found = [by for by in self._nodes.get(anchor, ()) if by > seq]
         found += [by for by, low, high in self._ranges if by > seq and low <= anchor <= high]
