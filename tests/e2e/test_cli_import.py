@@ -123,6 +123,25 @@ def test_identical_is_left_alone(tmp_path: Path, url: str) -> None:
     assert imported(url, path)["done"] == "identical"
 
 
+def test_what_a_store_gave_out_is_identical(tmp_path: Path, url: str) -> None:
+    """A session that began here is at home: its export is known, also when it went on since."""
+
+    async def talk() -> None:
+        async with open_store(url) as store, store.session("home") as here:
+            here.add_user("hello")
+            here.add_assistant("hello!")
+
+    anyio.run(talk)
+    path = tmp_path / "home.jsonl"
+    assert turnlog("export", "home", "--store", url, "--output", path).status == 0
+    assert imported(url, path)["done"] == "identical"
+    write(url, "home", lambda s: s.add_user("and more"))
+    assert imported(url, path)["done"] == "identical"
+    other = tmp_path / "other.jsonl"
+    other.write_bytes(path.read_bytes().replace(b"hello!", b"good-bye"))
+    assert turnlog("import", other, "--store", url).status == 1
+
+
 def test_a_longer_source_extends(tmp_path: Path, url: str) -> None:
     """A source that has grown extends the session and its seed, while nothing is native."""
     imported(url, session(tmp_path, user(0), user(1)))

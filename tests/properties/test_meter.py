@@ -146,7 +146,7 @@ def test_a_restored_meter_goes_on_as_the_one_that_was_kept(
 @given(ANY)
 def test_the_dump_is_bounded_by_the_surface(session: Session) -> None:
     """What is kept has nothing of nodes that are not on the surface."""
-    kept = METER.dump(session.fold(METER))
+    kept: dict[str, list[Any]] = METER.dump(session.fold(METER))
     here = set(session.surface.seqs)
     assert set(accumulate(kept["nodes"])) == here
     assert {seq for seq, _ in kept["anchors"]} <= here

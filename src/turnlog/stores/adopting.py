@@ -76,6 +76,10 @@ async def _continue(
     """Leave the stored session as it is, or append what the source has beyond it."""
     stored = await backend.load(header.id)
     old, seed, new = stored.header, stored.header.seed_length, header.seed_length or 0
+    if old.source_format is None:  # it is at home here; the source may be what it gave out
+        here = {event.seq: event for event in stored.events}
+        known = bool(here) and all(_same(event, here.get(event.seq)) for event in events)
+        return "identical" if known else None
     if seed is None or old.source_format != header.source_format:
         return None
     coming = iter(events)
