@@ -48,6 +48,7 @@ def shown(
     high = None if through_seq is None else (anchor(through_seq) + 1) << SHIFT
     return messages.between(low, high)
 
+
 Outcome: TypeAlias = Literal[
     "open",  # nothing came of it yet
     "answered",
