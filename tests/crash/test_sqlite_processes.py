@@ -173,7 +173,7 @@ def stopped(path: Path, pid: int) -> None:
             spin(1_000)
         try:
             db.execute("BEGIN IMMEDIATE")
-        except apsw.BusyError:
+        except (apsw.BusyError, apsw.ProtocolError):  # it holds the lock, or one of the WAL's
             os.kill(pid, signal.SIGCONT)
         else:
             db.execute("ROLLBACK")
