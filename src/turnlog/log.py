@@ -538,12 +538,29 @@ class SessionLog:
         if type(data) is not ToolResult or tolerant or self._is_foreign(event.seq):
             return
         calls = self._calls.get(data.message.tool_call_id or "")
-        if calls and not any(all(seq in (cited or ()) for seq in call) for call in calls):
+        if (
+            calls
+            and not any(all(seq in (cited or ()) for seq in call) for call in calls)
+            and not self._cites_another(data.message.tool_call_id, cited or (), calls)
+        ):
             call = next((call for call in calls if call[0] in (cited or ())), calls[0])
             seq = next(seq for seq in call if seq not in (cited or ()))
             what = "tool/call" if seq == call[0] else "tool/settled"
             msg = f"expected the result to cite its {what} {seq}, it cites {cited}"
             raise UncitedCall(msg, seq=event.seq, value=seq)
+
+    def _cites_another(
+        self, call_id: str | None, cited: Sequence[int], calls: Sequence[Sequence[int]]
+    ) -> bool:
+        """Whether it is the result of an older call, whose id was used again since."""
+        waiting = {seq for call in calls for seq in call}
+        for seq in cited:
+            if seq not in waiting and not self.is_lost(seq) and seq >= self.first_held:
+                event = self.event_at(seq)
+                data = event.data
+                if event.type == "tool/call" and getattr(data, "call_id", None) == call_id:
+                    return True
+        return False
 
     def _is_foreign(self, seq: int) -> bool:
         header = self.header
@@ -602,7 +619,7 @@ class SessionLog:
 
     def _answered(self, call_id: str, cited: Sequence[int]) -> None:
         calls = self._calls.get(call_id)
-        if calls:
+        if calls and not self._cites_another(call_id, cited, calls):
             calls.remove(next((call for call in calls if call[0] in cited), calls[0]))
             if not calls:
                 del self._calls[call_id]

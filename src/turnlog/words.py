@@ -14,13 +14,13 @@ from functools import cache
 from typing import NamedTuple
 
 #: Scripts whose words no space tells apart: Thai and Lao, Burmese, Khmer, Hangul, kana, Han.
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
 _DROPPED = re.compile("[\u00ad\u0300-\u036f\u200c\u200d]")  # accents, soft hyphen, joiners
 _ascii_words = re.compile("[0-9a-z]+")
-_is_unspaced = re.compile(f"[{_UNSPACED}]").match
+_is_unspaced = re.compile(f"[{UNSPACED}]").match
 
 
 def fold(text: str) -> str:
@@ -104,7 +104,7 @@ def _all_words() -> re.Pattern[str]:
     marks = "".join(
         chr(code) for code in range(0x300, 0x20000) if unicodedata.category(chr(code))[0] == "M"
     )
-    letter = rf"[^\W_{_UNSPACED}]"
-    unspaced = rf"[{_UNSPACED}](?:[{_UNSPACED}{marks}])*"
+    letter = rf"[^\W_{UNSPACED}]"
+    unspaced = rf"[{UNSPACED}](?:[{UNSPACED}{marks}])*"
     plain = r"[0-9A-Za-z]++(?![^\x00-\x7f])"  # most of most texts, and the fastest to find
     return re.compile(rf"{plain}|{unspaced}|{letter}(?:{letter}|[{marks}])*")

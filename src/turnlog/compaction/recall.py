@@ -17,7 +17,7 @@ import msgspec
 from turnlog.compaction.pins import is_carried
 from turnlog.content import Message, Source, Text, ToolCall, user_message
 from turnlog.errors import InvalidSearch, NoMessage
-from turnlog.words import asked, fold, is_unspaced, places
+from turnlog.words import UNSPACED, asked, fold, is_unspaced, places
 
 if TYPE_CHECKING:
     from turnlog.events import AnyEvent, Event
@@ -187,7 +187,8 @@ def _counter(term: str) -> Callable[[str], float]:
     """How often a term is in a folded text; the beginning of a longer word counts less."""
     if is_unspaced(term):
         return lambda folded: float(folded.count(term))
-    begins = re.compile(rf"(?<![^\W_]){re.escape(term)}([^\W_]?)").findall
+    letter = rf"[^\W_{UNSPACED}]"  # a script without spaces ends a word of another
+    begins = re.compile(rf"(?<!{letter}){re.escape(term)}({letter}?)").findall
 
     def count(folded: str) -> float:
         if term not in folded:  # which is quickly said of most

@@ -153,6 +153,12 @@ def test_every_shadowed_word_is_found(session: Session, data: st.DataObject) -> 
         assert hits == recall(Session.from_events(session.header, session.events), word, limit=1000)
 
 
+def test_a_number_amid_chinese_is_a_word() -> None:
+    """What stands right behind a script without spaces is found by itself."""
+    session = compacted("我有37个苹果", "nothing of the kind")
+    assert [hit.seq for hit in recall(session, "37")] == [0]
+
+
 def test_a_needle_in_a_thousand() -> None:
     """One fact among much that is like it is the first hit for its question."""
     rng = random.Random(4)  # noqa: S311 - the same on every run
