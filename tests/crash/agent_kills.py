@@ -43,13 +43,30 @@ def kill_at_random(store_url: str, effects: Path, dice: Random) -> tuple[int, st
     return int(seq), digest.decode()
 
 
-async def check(store_url: str, effects: Path, acknowledged: tuple[int, str], seed: int) -> None:
+async def check(
+    store_url: str,
+    effects: Path,
+    acknowledged: tuple[int, str],
+    seed: int,
+    *,
+    steal: bool = False,
+) -> None:
     """Nothing acknowledged is lost, nothing ran twice, and the agent runs on.
+
+    Args:
+        store_url: the store's.
+        effects: the file to which bodies append their tokens.
+        acknowledged: the last that the killed child said: a seq and the digest before it.
+        seed: of the agent that runs on.
+        steal: do not wait until the lease of the killed child is over.
 
     Raises:
         AssertionError: one of these does not hold.
     """
-    async with open_store(store_url) as store, store.session(SESSION, load="all") as session:
+    async with (
+        open_store(store_url) as store,
+        store.session(SESSION, load="all", steal=steal) as session,
+    ):
         seq, digest = acknowledged
         if Digest().add(session.events[:seq]) != digest:
             raise Lost(f"event 0 to {seq - 1} are not what was acknowledged")
