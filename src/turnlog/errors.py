@@ -57,6 +57,7 @@ TurnlogError
 │   ├── DamagedSession            writing on a damaged log that nobody acknowledged
 │   ├── CopyConflict              the target of a copy holds something else under the id
 │   └── CopyFailed                some sessions were not copied
+├── InvalidOption                 an option with a value that makes no sense (option, value)
 ├── InvalidModel                  a model that cannot be opened: no such name, no key, no script
 ├── ModelError                    a model could not answer (failure, retryable)
 │   ├── ContextOverflow           the request is too large (kind: tokens, bytes, media)
@@ -423,6 +424,15 @@ class CopyFailed(StoreError):
 
 
 # -- edges -------------------------------------------------------------------------------------
+
+
+class InvalidOption(TurnlogError, ValueError):
+    """An option with a value that makes no sense; `option` names it, `value` is what came."""
+
+    def __init__(self, option: str, expected: str, value: object) -> None:
+        self.option = option
+        self.value = value
+        super().__init__(f"{option}: expected {expected}, got {brief(value)}")
 
 
 class InvalidModel(TurnlogError):

@@ -53,8 +53,8 @@ class ReactLoopAgent:
             "limit". Tokens are input and output, as far as the model reports them.
         retries: how often a failed request is tried again.
         temperature, max_output_tokens, reasoning_effort: for the model, as far as it knows them.
-        compaction: keeps requests within the model's window; by default a `BasicCompactionEngine`
-            that asks the agent's own model for summaries.
+        compaction: keeps requests within the model's window; by default a `BasicCompactionEngine`.
+            One that has no model asks the agent's own for summaries.
         recall: whether the model has a tool, `recall`, that finds what was compacted.
     """
 
@@ -85,6 +85,8 @@ class ReactLoopAgent:
         self.max_seconds = max_seconds
         self.retries = retries
         self.delay = delay
+        if isinstance(compaction, BasicCompactionEngine):
+            compaction = compaction.asking(self.model)
         self.compaction: CompactionEngine = compaction or BasicCompactionEngine(
             self.model, delay=delay
         )

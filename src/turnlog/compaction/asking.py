@@ -15,18 +15,25 @@ import msgspec
 
 from turnlog.assembly import Assembly
 from turnlog.compaction.estimate import Estimator, header_size
+from turnlog.compaction.plan import Spent
 from turnlog.compaction.ranges import Nodes, Range, parts
 from turnlog.compaction.structural import one_line
-from turnlog.compaction.summary import Rejected, complaint, instruction, is_runaway, judged
-from turnlog.content import Failure, Message, Text, ToolCall, Usage
+from turnlog.compaction.summary import (
+    PromptFor,
+    Rejected,
+    complaint,
+    instruction,
+    is_runaway,
+    judged,
+)
+from turnlog.content import Failure, Message, Text, ToolCall
 from turnlog.dialects import encoder
 from turnlog.errors import CompactionFailed, ContextOverflow, ModelError
-from turnlog.events import CompactionSummary, Header, RequestSent
+from turnlog.events import CompactionSummary, Header, ModelConfig, RequestSent
 from turnlog.heading import log_header
 from turnlog.session import Session
 from turnlog.views.loop import loop_fold
 from turnlog.views.requests import COMPACTION, shown
-from turnlog.views.usage import add_usage
 
 if TYPE_CHECKING:
     from turnlog.backoff import Backoff
@@ -38,6 +45,7 @@ _LOOK: Final = 400  # characters after which it is first looked whether it repea
 _STEADY: Final = 0.3  # a temperature up to which a model says about the same again
 _EXCERPT: Final = 400  # characters of a message that is too long to be shown
 _REJECTED: Final = 1000  # characters that are kept of an answer that is not used
+_SUMMARY: Final = (256, 8, 4096)  # tokens of a summary: at least, the part of a window, at most
 _SMALLER: Final = 2  # by which a request is made smaller that a provider refused as too large
 
 
@@ -54,26 +62,6 @@ async def flush(session: Session) -> None:
     """Make a session durable, if it is of the kind that can be."""
     if isinstance(session, Flushed):
         await session.flush()
-
-
-class Spent:
-    """What the requests of one compaction took.
-
-    Attributes:
-        attempts: how many there were.
-        usages: each one's.
-        shown: tokens of the conversation that the last one showed, by estimate.
-    """
-
-    def __init__(self) -> None:
-        self.attempts = 0
-        self.shown = 0
-        self.usages: list[Usage | None] = []
-
-    @property
-    def usage(self) -> Usage | None:
-        """All of them together, bucket by bucket; unknown where any part is."""
-        return add_usage(self.usages) if self.usages else None
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -124,6 +112,38 @@ class _Told:
         self.asked = False
 
 
+def summary_limit(window: int) -> int:
+    """Tokens that a summary may have, of a window of so many."""
+    least, part, most = _SUMMARY
+    return min(max(window // part, least), most)
+
+
+def summary_header(header: Header | None, model: Model, limit: int) -> Header:
+    """The header of the conversation itself, so that its prefix is a prefix of the request.
+
+    But nothing in it may force an answer of another form than text, or cut one short that may have
+    `limit` tokens.
+    """
+    if header is None:
+        return Header(ModelConfig(model.provider, model.model))
+    config, system, tools, extra = header.config, header.system, header.tools, header.extra
+    if extra and "examples" in extra:  # a forced step's: its system text is about calling tools
+        extra = {key: value for key, value in extra.items() if key != "examples"} or None
+        system = None
+    if not is_of(header, model):
+        config = ModelConfig(model.provider, model.model)
+        tools = tools if model.native_tools else None
+    rest = {key: value for key, value in (config.extra or {}).items() if key != "response_format"}
+    most = None if config.max_tokens is None else max(config.max_tokens, 2 * limit)
+    config = msgspec.structs.replace(config, tool_choice=None, max_tokens=most, extra=rest or None)
+    return Header(config, system, tools, extra)
+
+
+def is_of(header: Header, model: Model) -> bool:
+    """Whether a header's requests go to a model."""
+    return (header.config.provider, header.config.model) == (model.provider, model.model)
+
+
 class Asking:
     """Asks one model.
 
@@ -133,16 +153,25 @@ class Asking:
         delay: how long to wait after a failure of the provider.
         seconds: how long an answer may take.
         estimator: estimates tokens.
+        prompt: in which words it is asked, unless in the usual ones.
     """
 
     def __init__(
-        self, model: Model, *, attempts: int, delay: Backoff, seconds: float, estimator: Estimator
+        self,
+        model: Model,
+        *,
+        attempts: int,
+        delay: Backoff,
+        seconds: float,
+        estimator: Estimator,
+        prompt: str | PromptFor | None = None,
     ) -> None:
         self._model = model
         self._attempts = attempts
         self._delay = delay
         self._seconds = seconds
         self._estimator = estimator
+        self._prompt = prompt
 
     async def summarise(self, job: Job, check: Callable[[str], str]) -> str:
         """The summary of a range.
@@ -190,7 +219,13 @@ class Asking:
     ) -> str:
         said = job.messages(start, end)
         return instruction(
-            job.window, job.limit, said, wish=job.wish, before=before, left_out=left_out
+            job.window,
+            job.limit,
+            said,
+            prompt=self._prompt,
+            wish=job.wish,
+            before=before,
+            left_out=left_out,
         )
 
     async def _in_parts(

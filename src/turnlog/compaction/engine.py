@@ -8,29 +8,42 @@ and once: whatever fails leaves the surface as it was. How often it may fail is 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from copy import copy
+from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakKeyDictionary
 
 import anyio
-import msgspec
 
-from turnlog import _ambient
 from turnlog.backoff import Backoff, backoff
-from turnlog.compaction.asking import Asking, Job, Spent, flush
+from turnlog.compaction.asking import (
+    Asking,
+    Job,
+    flush,
+    is_of,
+    summary_header,
+    summary_limit,
+)
 from turnlog.compaction.draft import Draft
 from turnlog.compaction.estimate import DEFAULT, Estimator
 from turnlog.compaction.media import elide_images
-from turnlog.compaction.meter import Gauge
+from turnlog.compaction.options import Fallback, Options
+from turnlog.compaction.plan import Plan, has_shrunk, pruned_only
 from turnlog.compaction.port import Ahead, Compacted, CompactionEngine, Policy, Reason, compacting
 from turnlog.compaction.pruner import Pruner
 from turnlog.compaction.ranges import Range, choose
 from turnlog.compaction.state import COMPACTIONS
-from turnlog.compaction.summary import Rejected
+from turnlog.compaction.summary import PromptFor, Rejected
 from turnlog.compaction.task import ModelPolicy, Task
 from turnlog.content import Failure, Message
-from turnlog.errors import CompactionBusy, CompactionFailed, ContextOverflow, ModelError
-from turnlog.events import CompactionEnd, CompactionStart, CompactionSummary, Header, ModelConfig
-from turnlog.records import flatten
+from turnlog.errors import (
+    CompactionBusy,
+    CompactionFailed,
+    ContextOverflow,
+    InvalidModel,
+    InvalidOption,
+    ModelError,
+)
+from turnlog.events import CompactionStart, CompactionSummary
 from turnlog.views.loop import loop_fold
 
 if TYPE_CHECKING:
@@ -38,15 +51,14 @@ if TYPE_CHECKING:
     from turnlog.session import Session
 
 _LEAST: Final = 20  # the part of a window that a range must have to be worth a summary
-_GAINED: Final = 10  # the part of a request that shortening results must save to be enough
-_SUMMARY: Final = (256, 8, 4096)  # tokens of a summary: at least, the part of a window, at most
 
 
 class BasicCompactionEngine(CompactionEngine):
     """Compacts with summaries by a model, or without one.
 
     Args:
-        model: who makes summaries, `provider:model` or a model.
+        model: who makes summaries, `provider:model` or a model; by default the model of the agent
+            that is given this engine.
         threshold: how full the window may be before compaction is due: a part of it, or tokens.
         retain: how much of the most recent stays verbatim: a part of what messages may take, or
             tokens.
@@ -60,40 +72,70 @@ class BasicCompactionEngine(CompactionEngine):
         estimator: estimates tokens.
         delay: how long to wait after a failure of the provider.
         seconds: how long one summary may take.
+        prompt: the words that ask for a summary, or a function that makes them of a
+            `SummaryRequest`, whose `default` is what is asked otherwise.
+
+    Raises:
+        InvalidOption: a value that makes no sense.
+        InvalidModel, MissingExtra: no such model.
     """
 
     def __init__(  # noqa: PLR0913 - all optional
         self,
-        model: str | Model,
+        model: str | Model | None = None,
         *,
         threshold: float = 0.8,
         retain: float = 0.25,
         overrides: Mapping[str, ModelPolicy] | None = None,
         attempts: int = 3,
         stretch: int = 2,
-        fallback: Literal["structural", "none"] = "structural",
+        fallback: Fallback = "structural",
         pruner: Pruner | None = Pruner(),  # noqa: B008 - immutable
         automatic: bool = True,
         estimator: Estimator = DEFAULT,
         delay: Backoff = backoff,
         seconds: float = 300.0,
+        prompt: str | PromptFor | None = None,
     ) -> None:
-        self.model = _open(model)
-        self.automatic = automatic
-        self._default = ModelPolicy(threshold, retain)
-        self._overrides = dict(overrides or {})
-        self._stretch = max(stretch, 1)
-        self._fallback = fallback
-        self._pruner = pruner
-        self._estimator = estimator
-        self._asking = Asking(
-            self.model,
-            attempts=max(attempts, 1),
+        self._options = Options(
+            threshold=threshold,
+            retain=retain,
+            overrides=dict(overrides or {}),
+            attempts=attempts,
+            stretch=stretch,
+            fallback=fallback,
+            pruner=pruner,
+            automatic=automatic,
+            estimator=estimator,
             delay=delay,
             seconds=seconds,
-            estimator=estimator,
+            prompt=prompt,
         )
+        self._default = ModelPolicy(threshold, retain)
+        self._model = _open(model)
         self._later: WeakKeyDictionary[Session, str | None] = WeakKeyDictionary()
+
+    @property
+    def model(self) -> Model:
+        """Who makes summaries.
+
+        Raises:
+            InvalidModel: nobody yet.
+        """
+        if self._model is None:
+            raise InvalidModel(
+                "this compaction engine has no model: name one, or give the engine to an agent, "
+                "whose model it then asks"
+            )
+        return self._model
+
+    def asking(self, model: Model) -> BasicCompactionEngine:
+        """The engine itself if it has a model, else the same with this one."""
+        if self._model is not None:
+            return self
+        other = copy(self)
+        other._model = model  # noqa: SLF001 - its own copy
+        return other
 
     # -- the three ways to be asked ------------------------------------------------------------
 
@@ -110,7 +152,7 @@ class BasicCompactionEngine(CompactionEngine):
             if wish is None and state.wanted is not None:
                 wish = state.wanted.instruction
             return await self._manual(task, wish)
-        if not self.automatic or not task.is_close():
+        if not self._options.automatic or not task.is_close():
             return None
         before = task.gauge()
         if not task.window.over(before) or not (state.asked or task.is_switch):
@@ -121,13 +163,13 @@ class BasicCompactionEngine(CompactionEngine):
             pruned += elide_images(session, task.closed(), task.holds_media)
         gauge = task.gauge()
         if pruned and not task.window.over(gauge):
-            return _pruned(reason, pruned, before, gauge)
+            return pruned_only(reason, pruned, before, gauge)
         tokens, window = gauge.tokens, task.window
-        if not state.may_try(self._stretch, tokens, window.tokens):
+        if not state.may_try(self._options.stretch, tokens, window.tokens):
             return None
         if not state.may_help(tokens, window.tokens, window.limit):
             return None
-        return await self._compact(_Plan(task, reason, gauge, task.window.retained(gauge), pruned))
+        return await self._compact(Plan(task, reason, gauge, task.window.retained(gauge), pruned))
 
     async def compact_now(
         self, session: Session, *, instruction: str | None = None, ahead: Ahead | None = None
@@ -150,17 +192,17 @@ class BasicCompactionEngine(CompactionEngine):
         """As the protocol says; images are left out when these are what there is too much of."""
         task = self._task(session, ahead)
         self._check_free(task)
-        if not self.automatic:
+        if not self._options.automatic:
             raise CompactionFailed(Failure("automatic compaction is off", "off"))
         before = task.gauge()
         pruned = self._prune(session)
         if error.kind != "tokens":
             pruned += elide_images(session, task.closed())
         gauge = task.gauge()
-        if pruned and _has_shrunk(error.kind, before, gauge):
-            return _pruned("overflow", pruned, before, gauge)
+        if pruned and has_shrunk(error.kind, before, gauge):
+            return pruned_only("overflow", pruned, before, gauge)
         window = task.window.tokens
-        if not task.state.may_try(self._stretch, gauge.tokens, window):
+        if not task.state.may_try(self._options.stretch, gauge.tokens, window):
             said = f"compaction failed before ({task.state.code}), and nothing has changed since"
             raise CompactionFailed(Failure(said, "exhausted"))
         if not task.state.may_help(gauge.tokens, window, window):
@@ -168,17 +210,17 @@ class BasicCompactionEngine(CompactionEngine):
             raise CompactionFailed(Failure(said, "no-progress"))
         messages = max(gauge.tokens - gauge.fixed, 0)
         retain = min(task.window.retained(gauge), messages // 2)
-        return await self._compact(_Plan(task, "overflow", gauge, retain, pruned))
+        return await self._compact(Plan(task, "overflow", gauge, retain, pruned))
 
     async def _manual(self, task: Task, wish: str | None) -> Compacted:
         pruned = self._prune(task.session)
         gauge = task.gauge()
         retain = min(task.window.retained(gauge), max(gauge.tokens - gauge.fixed, 0) // 4)
-        return await self._compact(_Plan(task, "manual", gauge, retain, pruned, wish))
+        return await self._compact(Plan(task, "manual", gauge, retain, pruned, wish))
 
     # -- one compaction ------------------------------------------------------------------------
 
-    async def _compact(self, plan: _Plan) -> Compacted:
+    async def _compact(self, plan: Plan) -> Compacted:
         """One bracket: whatever happens, it is closed, and says what was used."""
         task, session, gauge = plan.task, plan.task.session, plan.gauge
         window = task.window.tokens
@@ -205,17 +247,17 @@ class BasicCompactionEngine(CompactionEngine):
                     session.append("compaction/end", plan.end(done, failure))
                 await flush(session)
 
-    async def _replaced(self, plan: _Plan) -> Compacted:
+    async def _replaced(self, plan: Plan) -> Compacted:
         """Choose a range, have it summarised, and replace it."""
         task = plan.task
-        limit = _summary_limit(min(task.window.tokens, self._model_window(task)))
+        limit = summary_limit(min(task.window.tokens, self._model_window(task)))
         chosen = self._choose(plan, limit)
-        draft = Draft(task.session, task.nodes(), chosen, limit, self._estimator)
+        draft = Draft(task.session, task.nodes(), chosen, limit, self._options.estimator)
         made: Policy = "model"
         try:
             text, message = await self._by_model(plan, draft, limit)
         except CompactionFailed as failed:
-            if self._fallback != "structural":
+            if self._options.fallback != "structural":
                 raise
             made = "structural"
             text, message = self._by_structure(plan, draft, failed)
@@ -236,7 +278,7 @@ class BasicCompactionEngine(CompactionEngine):
             summary=text,
         )
 
-    def _choose(self, plan: _Plan, limit: int) -> Range:
+    def _choose(self, plan: Plan, limit: int) -> Range:
         task, gauge, window = plan.task, plan.gauge, plan.task.window
         room = window.room(gauge)
         asked = plan.reason == "manual"
@@ -259,24 +301,32 @@ class BasicCompactionEngine(CompactionEngine):
             raise CompactionFailed(Failure(said, "nothing-to-gain"))
         return chosen
 
-    async def _by_model(self, plan: _Plan, draft: Draft, limit: int) -> tuple[str, Message]:
-        task, gauge, model = plan.task, plan.gauge, self.model
+    async def _by_model(self, plan: Plan, draft: Draft, limit: int) -> tuple[str, Message]:
+        task, gauge, model, options = plan.task, plan.gauge, self.model, self._options
         estimated = gauge.fixed + task.meter.total.tokens
         job = Job(
             task.session,
             task.nodes(),
             draft.chosen,
             plan.id,
-            _summary_header(task.header, model, limit),
+            summary_header(task.header, model, limit),
             self._model_window(task),
             limit,
             max(gauge.tokens / estimated, 1.0) if estimated else 1.0,
             plan.wish,
             plan.spent,
         )
+        asking = Asking(
+            model,
+            attempts=options.attempts,
+            delay=options.delay,
+            seconds=options.seconds,
+            estimator=options.estimator,
+            prompt=options.prompt,
+        )
         try:
             async with model.connected():
-                text = await self._asking.summarise(job, draft.judged)
+                text = await asking.summarise(job, draft.judged)
             return text, draft.message(text, model.provider, model.model)
         except Rejected as rejected:
             raise CompactionFailed(Failure(str(rejected), rejected.code)) from rejected
@@ -284,7 +334,7 @@ class BasicCompactionEngine(CompactionEngine):
             raise CompactionFailed(error.failure) from error
 
     def _by_structure(
-        self, plan: _Plan, draft: Draft, failed: CompactionFailed
+        self, plan: Plan, draft: Draft, failed: CompactionFailed
     ) -> tuple[str, Message]:
         text = draft.structural()
         try:
@@ -305,20 +355,23 @@ class BasicCompactionEngine(CompactionEngine):
         ahead = ahead or Ahead()
         header = ahead.header or session.fold(loop_fold).header
         name, window = "", ahead.window
-        if header is None or _is_of(header, self.model):
+        if header is None or is_of(header, self.model):
             name = f"{self.model.provider}:{self.model.model}"
             window = window or self.model.context_window
         else:
             name = f"{header.config.provider}:{header.config.model}"
-        policy = self._overrides.get(name, ModelPolicy()).over(self._default)
-        return Task(session, ahead, header, policy, policy.window or window, self._estimator)
+        policy = self._options.overrides.get(name, ModelPolicy()).over(self._default)
+        return Task(
+            session, ahead, header, policy, policy.window or window, self._options.estimator
+        )
 
     def _model_window(self, task: Task) -> int:
         """What the model that makes summaries takes: as the next request's, if it does not say."""
         return self.model.context_window or task.window.tokens
 
     def _prune(self, session: Session) -> tuple[int, ...]:
-        return () if self._pruner is None else tuple(self._pruner.prune(session))
+        pruner = self._options.pruner
+        return () if pruner is None else tuple(pruner.prune(session))
 
     @staticmethod
     def _check_free(task: Task) -> None:
@@ -327,98 +380,11 @@ class BasicCompactionEngine(CompactionEngine):
             raise CompactionBusy(Failure(said, "busy"))
 
 
-class _Plan:
-    """One compaction: of what, why, and what it has used."""
-
-    def __init__(
-        self,
-        task: Task,
-        reason: Reason,
-        gauge: Gauge,
-        retain: int,
-        pruned: tuple[int, ...],
-        wish: str | None = None,
-    ) -> None:
-        self.id = _ambient.new_id()
-        self.task = task
-        self.reason: Reason = reason
-        self.gauge = gauge
-        self.retain = retain
-        self.pruned = pruned
-        self.wish = wish
-        self.spent = Spent()
-
-    def end(self, done: Compacted | None, failure: Failure | None) -> CompactionEnd:
-        """What closes the bracket."""
-        return CompactionEnd(
-            self.id,
-            self.task.turn,
-            None if failure is None else flatten(failure),
-            None if done is None else done.start,
-            None if done is None else done.end,
-            self.gauge.tokens,
-            None if done is None else done.tokens_after,
-            None if done is None else done.policy,
-            self.spent.attempts,
-            self.spent.usage,
-        )
-
-
-def _pruned(reason: Reason, pruned: tuple[int, ...], before: Gauge, after: Gauge) -> Compacted:
-    return Compacted(
-        compaction_id=None,
-        reason=reason,
-        pruned=pruned,
-        tokens_before=before.tokens,
-        tokens_after=after.tokens,
-        policy="prune",
-    )
-
-
-def _has_shrunk(kind: str, before: Gauge, after: Gauge) -> bool:
-    """Whether enough went for the request to be sent again, in the respect that was complained of.
-
-    What the provider counts is not known, so this is a guess; it is sent once more, not for ever.
-    """
-    if kind == "media":
-        return after.media < before.media
-    was, now = (before.bytes, after.bytes) if kind == "bytes" else (before.tokens, after.tokens)
-    return (was - now) * _GAINED >= was
-
-
-def _summary_limit(window: int) -> int:
-    least, part, most = _SUMMARY
-    return min(max(window // part, least), most)
-
-
-def _summary_header(header: Header | None, model: Model, limit: int) -> Header:
-    """The header of the conversation itself, so that its prefix is a prefix of the request.
-
-    But nothing in it may force an answer of another form than text, or cut one short that may have
-    `limit` tokens.
-    """
-    if header is None:
-        return Header(ModelConfig(model.provider, model.model))
-    config, system, tools, extra = header.config, header.system, header.tools, header.extra
-    if extra and "examples" in extra:  # a forced step's: its system text is about calling tools
-        extra = {key: value for key, value in extra.items() if key != "examples"} or None
-        system = None
-    if not _is_of(header, model):
-        config = ModelConfig(model.provider, model.model)
-        tools = tools if model.native_tools else None
-    rest = {key: value for key, value in (config.extra or {}).items() if key != "response_format"}
-    most = None if config.max_tokens is None else max(config.max_tokens, 2 * limit)
-    config = msgspec.structs.replace(config, tool_choice=None, max_tokens=most, extra=rest or None)
-    return Header(config, system, tools, extra)
-
-
-def _is_of(header: Header, model: Model) -> bool:
-    return (header.config.provider, header.config.model) == (model.provider, model.model)
-
-
-def _open(model: str | Model) -> Model:
+def _open(model: str | Model | None) -> Model | None:
+    if model is None or hasattr(model, "context_window"):
+        return cast("Model | None", model)
     if not isinstance(model, str):
-        return model
+        raise InvalidOption("model", "'provider:model' or a model", model)
     from turnlog.models import open_model  # noqa: PLC0415 - providers are loaded when used
 
     return open_model(model)

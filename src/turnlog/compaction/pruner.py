@@ -18,6 +18,7 @@ from turnlog.compaction.meter import METER
 from turnlog.compaction.pins import pinned_seqs
 from turnlog.compaction.tally import BIG
 from turnlog.content import Text
+from turnlog.errors import InvalidOption
 from turnlog.events import CompactionPrune, Replace, ToolResult
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ class Pruner(msgspec.Struct, frozen=True):
     whole: int = 32_768
 
     def __post_init__(self) -> None:
-        if min(self.limit, self.head, self.tail, self.keep, self.whole) < 0:
-            raise ValueError(f"expected nothing below zero, got {self!r}")
+        for option in self.__struct_fields__:
+            value = getattr(self, option)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise InvalidOption(f"pruner.{option}", "a whole number, 0 or more", value)
 
     def plan(self, session: Session) -> list[tuple[int, ToolResult]]:
         """Which nodes would be replaced by what, oldest first; changes nothing.

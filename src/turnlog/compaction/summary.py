@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias, cast
+
+import msgspec
 
 from turnlog.compaction.pins import is_carried
 from turnlog.compaction.port import SOURCE
@@ -25,6 +27,7 @@ from turnlog.compaction.sections import (
 )
 from turnlog.compaction.structural import one_line, outline
 from turnlog.content import Message, Source, Text
+from turnlog.errors import InvalidOption
 from turnlog.views.transcript import PERSON
 
 SMALL_WINDOW: Final = 8192
@@ -68,11 +71,32 @@ class Rejected(Exception):
         super().__init__(message)
 
 
+class SummaryRequest(msgspec.Struct, frozen=True):
+    """A summary that a model is about to be asked for.
+
+    Attributes:
+        words: how many it may have, about.
+        window: what the model takes, in tokens.
+        messages: what it is about, with their seqs.
+        default: the words that ask for it unless an engine has a `prompt`.
+    """
+
+    words: int
+    window: int
+    messages: Sequence[tuple[int, Message]]
+    default: str
+
+
+PromptFor: TypeAlias = Callable[[SummaryRequest], str]
+"""Says in which words a model is asked for a summary; the same for the same, often called."""
+
+
 def instruction(
     window: int,
     limit: int,
     said: Sequence[tuple[int, Message]],
     *,
+    prompt: str | PromptFor | None = None,
     wish: str | None = None,
     before: str = "",
     left_out: Sequence[str] = (),
@@ -83,18 +107,15 @@ def instruction(
         window: what the model takes, in tokens.
         limit: tokens that the summary may have.
         said: the messages it is about, with their seqs; a person's are listed with their numbers.
+        prompt: other words than these, or what makes them.
         wish: what a person wants to be kept.
         before: the summary of what precedes these messages and is not shown.
         left_out: what else is not shown, a line each.
+
+    Raises:
+        InvalidOption: `prompt` is a function and returned no words.
     """
-    if window < SMALL_WINDOW:
-        asked = [_BRIEF]
-    else:
-        asked = [_FULL.format(words=max(limit * 6 // 10, 50))]
-        listed = [f"[{seq}] {one_line(m.text, _EXCERPT)}" for seq, m in said if _is_person(m)]
-        if listed:
-            shown = [listed[0], *listed[1:][-_LISTED:]]
-            asked.append("Events in which the user spoke:\n" + "\n".join(shown))
+    asked = [_words(window, limit, said, prompt)]
     if before:
         asked.insert(0, f"What came before the messages above, in short:\n{before}")
     if left_out:
@@ -102,6 +123,27 @@ def instruction(
     if wish:
         asked.append(f"The user asks in particular: {wish}")
     return "\n\n".join(asked)
+
+
+def _words(
+    window: int, limit: int, said: Sequence[tuple[int, Message]], prompt: str | PromptFor | None
+) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    words = max(limit * 6 // 10, 50)
+    default = _BRIEF
+    if window >= SMALL_WINDOW:
+        default = _FULL.format(words=words)
+        listed = [f"[{seq}] {one_line(m.text, _EXCERPT)}" for seq, m in said if _is_person(m)]
+        if listed:
+            shown = [listed[0], *listed[1:][-_LISTED:]]
+            default += "\n\nEvents in which the user spoke:\n" + "\n".join(shown)
+    if prompt is None:
+        return default
+    made = prompt(SummaryRequest(words, window, said, default))
+    if not isinstance(cast("object", made), str) or not made.strip():
+        raise InvalidOption("prompt", "a function that returns words", made)
+    return made
 
 
 def complaint(window: int, rejected: Rejected) -> str:

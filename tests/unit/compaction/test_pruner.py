@@ -11,6 +11,7 @@ from turnlog import Session
 from turnlog.compaction.meter import measure
 from turnlog.compaction.pruner import Pruner
 from turnlog.content import Block, Image, Text, ToolCall, tool_message
+from turnlog.errors import InvalidOption
 from turnlog.events import ToolError, ToolResult
 from turnlog.testing.builders import Author
 
@@ -213,5 +214,5 @@ def test_other_results_of_the_model_are_not_in_the_way() -> None:
 
 def test_numbers_below_zero_are_refused() -> None:
     """A pruner of impossible numbers cannot be made."""
-    with pytest.raises(ValueError, match="below zero"):
+    with pytest.raises(InvalidOption, match=r"^pruner\.head: expected .* 0 or more, got -1$"):
         Pruner(head=-1)
