@@ -21,6 +21,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,7 @@ from tests.crash.agent_child import main as run_agent
 from tests.crash.agent_kills import check
 from tests.store_urls import url_of
 from turnlog import open_store
+from turnlog.errors import TurnlogError
 from turnlog.testing.providers import check_neutral
 
 COUNT = 100  # of each kind
@@ -77,6 +79,8 @@ def kill_one(url: str, effects: Path, seed: int, after: float) -> tuple[int, str
         os.dup2(said, 1)
         try:
             anyio.run(run_agent, url, effects, seed)
+        except BaseException:  # noqa: BLE001 - it is told; nothing of the parent's is to be run
+            traceback.print_exc()
         finally:
             os._exit(1)
     os.close(said)
@@ -130,7 +134,7 @@ def kill_many(name: str, kind: Kind, kills: int) -> dict[str, Any]:
                 acknowledged += safe[0]
                 try:
                     anyio.run(partial(check, steal=kind.leased), url, effects, safe, kill)
-                except (AssertionError, ExceptionGroup) as fault:
+                except (AssertionError, TurnlogError, ExceptionGroup) as fault:
                     faults.append(f"kill {kill}: {fault!r}")
             count, wrong = anyio.run(projections, url)
             judged += count

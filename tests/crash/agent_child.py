@@ -108,10 +108,17 @@ class Digest:
 
 
 class Acknowledger:
-    """Says what has become durable."""
+    """Says what has become durable.
 
-    def __init__(self, session: StoredSession, before: Iterable[AnyEvent]) -> None:
+    Args:
+        session: whose.
+        before: its events that it does not hold.
+        tag: what each line begins with.
+    """
+
+    def __init__(self, session: StoredSession, before: Iterable[AnyEvent], tag: str = "") -> None:
         self._session = session
+        self._tag = tag
         self._digest = Digest()
         self._digest.add(before)
         self.say()
@@ -123,7 +130,7 @@ class Acknowledger:
             first = self._session.first_held
             new = self._session.held[self._digest.seq - first : durable - first]
             found = self._digest.add(new)
-            os.write(1, f"ack {durable} {found}\n".encode())
+            os.write(1, f"{self._tag}ack {durable} {found}\n".encode())
 
 
 async def main(store_url: str, effects: Path, seed: int) -> None:
