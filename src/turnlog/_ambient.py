@@ -33,6 +33,13 @@ def report_observer(session_id: str, seq: int) -> None:
     )
 
 
+def report_metrics(kind: str) -> None:
+    """Tell the `turnlog` logger of the exception that whoever measures a writer just raised."""
+    logging.getLogger("turnlog").exception(  # noqa: LOG004 - called where it was caught
+        "what measures the writer of a store of kind %r failed", kind
+    )
+
+
 def report_late_result(session_id: str, call_id: str) -> None:
     """Tell the `turnlog` logger that a result came when its session took no more."""
     logging.getLogger("turnlog").warning(

@@ -45,6 +45,7 @@ EDGES: Mapping[str, frozenset[str]] = {
             "server",
             "stores",
             "sync",
+            "telemetry",
             "worker",
         }
     ),
@@ -55,6 +56,7 @@ EDGES: Mapping[str, frozenset[str]] = {
     "server": frozenset({"stores.port"}),
     "stores": frozenset(),
     "sync": frozenset({"stores"}),
+    "telemetry": frozenset({"", "stores.metrics"}),
     "testing": frozenset(
         {
             "models.port",
@@ -141,6 +143,7 @@ EXTRAS: Mapping[str, str] = {
     "server": "server",
     "stores.mysql": "mysql",
     "stores.postgres": "postgres",
+    "telemetry": "otel",
     "testing": "testing",
 }
 

@@ -13,7 +13,7 @@ from tests.architecture import rules
 TREE = rules.read_tree()
 
 # Distributions whose import name differs from their own.
-_IMPORT_NAMES: dict[str, str] = {}
+_IMPORT_NAMES = {"opentelemetry-api": "opentelemetry"}
 
 
 def _declared() -> dict[str, set[str]]:

@@ -40,8 +40,15 @@ def test_importing_the_command_line_loads_no_edge() -> None:
     loaded = _loaded_by("turnlog.cli")
     assert "turnlog" in loaded
     drivers = {"apsw", "asyncmy", "asyncpg", "litestar", "uvicorn", "zstandard"}
-    models = {"anthropic", "mcp", "openai", "xllamacpp"}
-    assert loaded & (drivers | models) == set()
+    others = {"anthropic", "mcp", "openai", "opentelemetry", "xllamacpp"}
+    assert loaded & (drivers | others) == set()
+
+
+def test_a_store_that_nobody_measures_loads_no_telemetry() -> None:
+    """`open_store` and what it opens know of OpenTelemetry nothing but a port."""
+    loaded = _loaded_by("turnlog.stores.store, turnlog.stores.sqlite, turnlog.telemetry")
+    assert "apsw" in loaded
+    assert "opentelemetry" not in loaded
 
 
 def test_the_probe_sees_what_is_loaded() -> None:

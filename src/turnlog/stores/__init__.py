@@ -20,11 +20,14 @@ from turnlog.stores.port import Durability
 from turnlog.stores.server.urls import shown
 
 if TYPE_CHECKING:
+    from turnlog.stores.metrics import WriterMetrics
     from turnlog.stores.port import SessionEventStore
     from turnlog.stores.store import Store
 
 
-def open_store(url: str, *, durability: Durability = "turn") -> Store:
+def open_store(
+    url: str, *, durability: Durability = "turn", metrics: WriterMetrics | None = None
+) -> Store:
     """The store at `url`, to be used with `async with`.
 
     Args:
@@ -33,6 +36,8 @@ def open_store(url: str, *, durability: Durability = "turn") -> Store:
             `mysql://USER:PASSWORD@HOST:PORT/DATABASE?ssl-mode=…`.
         durability: "turn" (every 200 ms and at each flush, survives power loss), "event" (at
             once), "none" (survives the process only).
+        metrics: who is told what the store's writer does; `turnlog.telemetry.writer_metrics()`
+            hands it on to OpenTelemetry.
 
     Raises:
         InvalidStoreUrl: no such kind of store; the message lists them.
@@ -56,7 +61,7 @@ def open_store(url: str, *, durability: Durability = "turn") -> Store:
     options = dict(parse_qsl(query, keep_blank_values=True))
     if mark and not options:
         options = {query: ""}
-    return Store(opener(url, place, options, durability))
+    return Store(opener(url, place, options, durability), metrics=metrics)
 
 
 def _memory(

@@ -26,6 +26,7 @@ from turnlog.session import Session
 from turnlog.stores.adopting import Adopted, OnConflict, adopt, fill, this_process
 from turnlog.stores.copying import Copied, OnProgress, copy
 from turnlog.stores.live import RECORD_EVERY, StoredSession, record_of
+from turnlog.stores.metrics import WriterMetrics
 from turnlog.stores.port import (
     Batch,
     Durability,
@@ -81,9 +82,16 @@ class Store:
     Use as an async context manager; `open_store(url)` makes one.
     """
 
-    def __init__(self, backend: SessionEventStore, *, whole: int = WHOLE) -> None:
+    def __init__(
+        self,
+        backend: SessionEventStore,
+        *,
+        whole: int = WHOLE,
+        metrics: WriterMetrics | None = None,
+    ) -> None:
         self.backend = backend
         self._whole = whole  # sessions with fewer events are held whole
+        self._metrics = metrics
         self._writer: Writer | None = None
         self._stack = AsyncExitStack()
 
@@ -99,7 +107,7 @@ class Store:
 
     async def __aenter__(self) -> Self:
         await self.backend.open()
-        self._writer = Writer(self.backend)
+        self._writer = Writer(self.backend, metrics=self._metrics)
         tasks = await self._stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(self._writer.run)
         self._stack.callback(self._writer.stop)

@@ -12,14 +12,17 @@ that session becomes durable.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 
+from turnlog import _ambient
 from turnlog.errors import QueueFull, StaleWriter, StoreClosed, StoreError, WriteFailed
 from turnlog.events import AnyEvent
+from turnlog.stores.metrics import Commit, Queue, WriterMetrics, kind_of
 from turnlog.stores.port import Batch, Claim, Record, SessionEventStore
 
 WINDOW = 0.2
@@ -31,7 +34,18 @@ OVERHEAD = 200  # bytes of an event besides its payload, roughly
 class Outbox:
     """The events of one session that wait to become durable."""
 
-    __slots__ = ("bytes", "claim", "durable", "error", "lost", "pending", "record", "waiting")
+    __slots__ = (
+        "bytes",
+        "claim",
+        "durable",
+        "error",
+        "lost",
+        "pending",
+        "record",
+        "since",
+        "taken",
+        "waiting",
+    )
 
     def __init__(self, claim: Claim, next_seq: int) -> None:
         self.claim = claim
@@ -42,6 +56,8 @@ class Outbox:
         self.lost: StaleWriter | None = None  # someone else owns the session now
         self.waiting: list[tuple[int, anyio.Event]] = []
         self.record: Record | None = None  # to be kept with what is stored next
+        self.taken = 0  # how many of `pending` a commit has in hand
+        self.since = 0.0  # when the first one behind these was appended, if anybody measures
 
 
 class Writer:
@@ -53,6 +69,8 @@ class Writer:
         *,
         window: float = WINDOW,
         bound: int = BOUND,
+        metrics: WriterMetrics | None = None,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._backend = backend
         self._window = 0.0 if backend.durability == "event" else window
@@ -69,6 +87,9 @@ class Writer:
         self._soon: Callable[[Callable[[], object]], object] | None = None  # from other threads
         self._closed = False
         self._idle = True
+        self._metrics = metrics
+        self._clock = clock
+        self._queue = Queue(kind_of(backend.url), bound, self._waiting)
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -101,21 +122,30 @@ class Writer:
             if self._closed or id(outbox) not in self._outboxes:
                 msg = f"session {outbox.claim.session_id!r} is closed"
                 raise StoreClosed(msg)
-            if self._bytes and self._bytes + size > self._bound:
-                msg = (
-                    f"{self._bytes} bytes wait to become durable, the bound is {self._bound}: "
-                    "await flush() before appending more"
-                )
-                raise QueueFull(msg)
-            outbox.pending.append(event)
-            outbox.bytes += size
-            self._bytes += size
-            idle, self._idle = self._idle, False
+            full = self._bytes if self._bytes and self._bytes + size > self._bound else 0
+            idle = self._idle and not full
+            if not full:
+                if self._metrics is not None and len(outbox.pending) == outbox.taken:
+                    outbox.since = self._clock()
+                outbox.pending.append(event)
+                outbox.bytes += size
+                self._bytes += size
+                self._idle = False
+        if full:
+            raise self._full(full)
         if idle:
             if self._soon is None or threading.get_ident() == self._thread:
                 self._wake.set()
             else:
                 self._soon(self._wake_up)
+
+    def _full(self, waiting: int) -> QueueFull:
+        if self._metrics is not None:
+            self._tell(self._metrics.refused)  # without the lock, for it may ask what waits
+        return QueueFull(
+            f"{waiting} bytes wait to become durable, the bound is {self._bound}: "
+            "await flush() before appending more"
+        )
 
     def _wake_up(self) -> None:
         self._wake.set()
@@ -164,16 +194,25 @@ class Writer:
         """Drain until `stop`; a cancel from outside does not, for something waits."""
         self._thread = threading.get_ident()
         self._soon = _from_other_threads()
-        with self._scope:
-            self.ready.set()
-            while True:
-                await self._wake.wait()
-                if self._window and not self._hurry.is_set():
-                    with anyio.move_on_after(self._window):
-                        await self._hurry.wait()
-                self._wake, self._hurry = anyio.Event(), anyio.Event()
-                await self._drain()
-                self._again()
+        if self._metrics is not None:
+            self._tell(self._metrics.opened)
+        try:
+            with self._scope:
+                self.ready.set()
+                await self._drain_always()
+        finally:
+            if self._metrics is not None:
+                self._tell(self._metrics.closed)
+
+    async def _drain_always(self) -> None:
+        while True:
+            await self._wake.wait()
+            if self._window and not self._hurry.is_set():
+                with anyio.move_on_after(self._window):
+                    await self._hurry.wait()
+            self._wake, self._hurry = anyio.Event(), anyio.Event()
+            await self._drain()
+            self._again()
 
     def stop(self) -> None:
         """End `run`; after `close`."""
@@ -207,20 +246,29 @@ class Writer:
         """Commit what is due, once."""
         with self._lock:
             due = [
-                (outbox, _batch(outbox))
+                (outbox, _batch(outbox), outbox.since)
                 for outbox in self._outboxes.values()
                 if outbox.pending and outbox.error is None and outbox.lost is None
             ]
+            for outbox, batch, _ in due:
+                outbox.taken = len(batch.events)
         if not due:
             return
         results: list[StoreError | None] = []
+        began = self._clock()
         with anyio.CancelScope(shield=True):
-            results = await self._commit([batch for _, batch in due])
+            results = await self._commit([batch for _, batch, _ in due])
+        ended = self._clock()
         with self._lock:
-            for (outbox, batch), error in zip(due, results, strict=True):
+            for (outbox, batch, since), error in zip(due, results, strict=True):
                 self._settle(outbox, batch, error)
+                outbox.taken = 0
+                if error is not None:
+                    outbox.since = since
             room, self._room = self._room, anyio.Event()
         room.set()
+        if self._metrics is not None:
+            self._tell(self._metrics.committed, _commit(due, results, began, ended))
 
     async def _commit(self, batches: list[Batch]) -> list[StoreError | None]:
         try:
@@ -259,6 +307,18 @@ class Writer:
                 still.append((target, settled))
         outbox.waiting = still
 
+    # -- being measured ------------------------------------------------------------------------
+
+    def _waiting(self) -> tuple[int, int]:
+        with self._lock:
+            return sum(len(outbox.pending) for outbox in self._outboxes.values()), self._bytes
+
+    def _tell(self, say: Callable[..., None], *what: Commit) -> None:
+        try:
+            say(self._queue, *what)
+        except Exception:  # noqa: BLE001 - of whoever measures: it must not hurt what is measured
+            _ambient.report_metrics(self._queue.kind)
+
 
 def _batch(outbox: Outbox) -> Batch:
     """The next events of a session, and its record if they reach as far."""
@@ -266,6 +326,24 @@ def _batch(outbox: Outbox) -> Batch:
     if record is not None and record.seq > events[-1].seq + 1:
         record = None
     return Batch(outbox.claim, events, outbox.durable, record)
+
+
+def _commit(
+    due: Sequence[tuple[Outbox, Batch, float]],
+    results: Sequence[StoreError | None],
+    began: float,
+    ended: float,
+) -> Commit:
+    """What is to be told of a commit."""
+    pairs = zip(due, results, strict=True)
+    stored = [(batch.events, since) for (_, batch, since), error in pairs if error is None]
+    return Commit(
+        ended - began,
+        sum(len(events) for events, _ in stored),
+        sum(len(event.raw) for events, _ in stored for event in events),
+        [ended - since for _, since in stored],
+        [error for error in results if error is not None],
+    )
 
 
 def _from_other_threads() -> Callable[[Callable[[], object]], object]:

@@ -15,6 +15,7 @@ from turnlog.events import AnyEvent, SessionHeader
 from turnlog.session import Session as PlainSession
 from turnlog.stores.adopting import Adopted, OnConflict
 from turnlog.stores.copying import Copied, OnProgress, copy
+from turnlog.stores.metrics import WriterMetrics
 from turnlog.stores.port import Durability, Queued, SessionInfo
 from turnlog.stores.resuming import Load
 from turnlog.stores.searching import Hit
@@ -277,14 +278,17 @@ class Store:
         return self._loop.call(partial(self._store.pending, only_prompts=only_prompts))
 
 
-def open_store(url: str, *, durability: Durability = "turn") -> Store:
+def open_store(
+    url: str, *, durability: Durability = "turn", metrics: WriterMetrics | None = None
+) -> Store:
     """The store at `url`, to be used with `with`.
 
     Args:
         url: as for `turnlog.open_store`.
         durability: as for `turnlog.open_store`.
+        metrics: as for `turnlog.open_store`; most of it is told in the event loop's thread.
 
     Raises:
         InvalidStoreUrl: no such kind of store; the message lists them.
     """
-    return Store(stores.open_store(url, durability=durability))
+    return Store(stores.open_store(url, durability=durability, metrics=metrics))
