@@ -33,7 +33,14 @@ LOG_PAGE = 5_000
 """Seqs of a log that are read at once."""
 
 _COLUMNS = "session, id, header, sum, next_seq, last_activity, bytes, stale, info"
-_ORDER = "SELECT session FROM sessions ORDER BY last_activity DESC, session"
+_BY_ACTIVITY = "ORDER BY last_activity DESC, session"
+_ORDER = f"SELECT session FROM sessions {_BY_ACTIVITY}"
+# Whether any line is stale comes with each row; what is wide is read of this page's rows only.
+_FIRST = f"""
+    SELECT (SELECT max(stale) FROM sessions), {_COLUMNS} FROM sessions
+    JOIN (SELECT session AS listed FROM sessions {_BY_ACTIVITY} LIMIT {PAGE}) page
+    ON session = listed {_BY_ACTIVITY}
+"""
 _MANY = f"SELECT {_COLUMNS} FROM sessions WHERE "
 _ONE = f"SELECT {_COLUMNS} FROM sessions WHERE session = ?"
 _STALE = f"SELECT {_COLUMNS} FROM sessions WHERE stale = 1"
@@ -78,14 +85,30 @@ class Listing:
         self._reader = reader
         self._url = url
 
-    async def _rows(self, query: str, *values: Any) -> list[Row]:
-        async def work() -> list[Row]:
+    async def _fetch(self, query: str, *values: Any) -> Sequence[Sequence[Any]]:
+        async def work() -> Sequence[Sequence[Any]]:
             async with self._pool.connection() as db:
-                return [Row(*row) for row in await db.fetch(query, *values)]
+                return await db.fetch(query, *values)
 
         return await self._pool.patiently(work)
 
-    async def refresh(self) -> dict[bytes, SessionInfo]:
+    async def _rows(self, query: str, *values: Any) -> list[Row]:
+        return [Row(*row) for row in await self._fetch(query, *values)]
+
+    async def first(self) -> tuple[dict[bytes, SessionInfo], dict[bytes, SessionInfo]]:
+        """The lines of the first page, in their order, by key; and what `lines` is to show.
+
+        As long as no line is stale it takes one query.
+        """
+        rows = await self._fetch(_FIRST)
+        remade: dict[bytes, SessionInfo] = {}
+        if rows and rows[0][0]:
+            remade = await self._refresh()
+            rows = await self._fetch(_FIRST)
+        page = (Row(*row) for _, *row in rows)
+        return {row.key: remade.get(row.key) or row.line for row in page}, remade
+
+    async def _refresh(self) -> dict[bytes, SessionInfo]:
         """Make stale lines again; returns those that could not be kept."""
         found: dict[bytes, SessionInfo] = {}
         for row in await self._rows(_STALE):
@@ -100,11 +123,7 @@ class Listing:
         Whatever is written while one lists, each session is listed once.
         """
 
-        async def work() -> list[bytes]:
-            async with self._pool.connection() as db:
-                return [key for (key,) in await db.fetch(_ORDER)]
-
-        return await self._pool.patiently(work)
+        return [key for (key,) in await self._fetch(_ORDER)]
 
     async def lines(
         self, keys: Sequence[bytes], remade: Mapping[bytes, SessionInfo]

@@ -108,6 +108,11 @@ class Pool:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
+    def inherit(self, other: Pool) -> None:
+        """Take what another pool of the same driver has idle."""
+        self._idle += other._idle
+        other._idle = []
+
     def forget(self) -> None:
         """Cut what is idle: where one connection broke, the others may have."""
         idle, self._idle = self._idle, []

@@ -33,24 +33,24 @@ META = Table("turnlog_meta", (Column("session", "key"), Column("version", "int")
 """One row, whose key is that of no session."""
 NO_SESSION = bytes(KEY_SIZE)
 
-SESSIONS = Table(
+SESSIONS = Table(  # numbers first: a listing finds them in every row without reading what is before
     "sessions",
     (
-        Column("session", "key"),
-        Column("id", "bytes"),  # UTF-8 with surrogates passed, so that any two ids differ
-        Column("header", "bytes"),  # JSON
-        Column("sum", "int"),  # of the header, CRC-32
-        Column("root", "key"),  # of the family of forks: itself, where there is no parent
-        Column("parent", "key", null=True),
+        Column("last_activity", "int"),
+        Column("stale", "int"),  # whether `info` is to be made again
         Column("boundary", "int"),  # events before it are the parent's
         Column("next_seq", "int"),
         Column("token", "int"),
-        Column("holder", "key", null=True),  # the handle that claimed it last, or made it
         Column("lease_until", "int"),  # microseconds on the server's clock
-        Column("owner", "bytes", null=True),  # JSON, for people
-        Column("last_activity", "int"),
         Column("bytes", "int"),
-        Column("stale", "int"),  # whether `info` is to be made again
+        Column("sum", "int"),  # of the header, CRC-32
+        Column("session", "key"),
+        Column("id", "bytes"),  # UTF-8 with surrogates passed, so that any two ids differ
+        Column("header", "bytes"),  # JSON
+        Column("root", "key"),  # of the family of forks: itself, where there is no parent
+        Column("parent", "key", null=True),
+        Column("holder", "key", null=True),  # the handle that claimed it last, or made it
+        Column("owner", "bytes", null=True),  # JSON, for people
         Column("info", "bytes", null=True),  # the state of the listing's line, JSON
     ),
     ("session",),

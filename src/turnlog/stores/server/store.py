@@ -116,12 +116,18 @@ class ServerStore:
         """Connect; makes the tables unless they are there."""
         if self._open is not None:
             return
-        await self._at_once(lambda db: migrate(db, self._driver.dialect, self.url))
-        self._open = _Open(self._driver, self._lease, self._patience)
+        opened = _Open(self._driver, self._lease, self._patience)
+        await self._at_once(lambda db: migrate(db, self._driver.dialect, self.url), opened.readers)
+        self._open = opened
         self._open.leases.start()
 
-    async def _at_once(self, call: Callable[[Connection], Awaitable[T]]) -> T:
-        """Call it with a connection of its own, and say why if none is to be had."""
+    async def _at_once(
+        self, call: Callable[[Connection], Awaitable[T]], heir: Pool | None = None
+    ) -> T:
+        """Call it with a connection of its own, and say why if none is to be had.
+
+        The connection goes to `heir` afterwards, if there is one.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -138,7 +144,10 @@ class ServerStore:
 
         try:
             with translated(self.url):
-                return await pool.patiently(work)
+                done = await pool.patiently(work)
+            if heir is not None:
+                heir.inherit(pool)
+            return done
         finally:
             with anyio.CancelScope(shield=True):
                 await pool.close()
@@ -243,8 +252,13 @@ class ServerStore:
     async def sessions(self) -> AsyncIterator[SessionInfo]:
         """All sessions, the last active first; a page at a time."""
         with translated(self.url):
-            remade = await self._opened().listing.refresh()
-            order = await self._opened().listing.order()
+            first, remade = await self._opened().listing.first()
+        for info in first.values():
+            yield info
+        if len(first) < PAGE:
+            return
+        with translated(self.url):  # what became active since is in it, and what was shown, too
+            order = [key for key in await self._opened().listing.order() if key not in first]
         for start in range(0, len(order), PAGE):
             with translated(self.url):
                 infos = await self._opened().listing.lines(order[start : start + PAGE], remade)

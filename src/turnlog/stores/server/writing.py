@@ -155,8 +155,8 @@ class Writing:
                     if not 0 <= boundary <= head.next_seq:
                         msg = f"session {parent_id!r} ends before seq {head.next_seq}"
                         raise StoreError(f"{msg}, not {boundary}")
-                row: list[Any] = [key, stored, raw, crc32(raw), root, parent, boundary, boundary, 0]
-                row += [self._leases.holder, 0, None, header.created_at, 0, int(boundary > 0), info]
+                row: list[Any] = [header.created_at, int(boundary > 0), boundary, boundary, 0, 0, 0]
+                row += [crc32(raw), key, stored, raw, root, parent, self._leases.holder, None, info]
                 if not await db.execute(self._dialect.add(SESSIONS), *row):
                     (there,) = await db.fetch(_MADE, key)
                     if again and tuple(there) == (stored, raw, self._leases.holder, 0):
