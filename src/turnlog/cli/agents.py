@@ -13,7 +13,7 @@ from cyclopts import Group, Parameter
 from turnlog.cli.options import Flag, Options
 from turnlog.cli.outcome import Misused
 from turnlog.cli.screen import note_line
-from turnlog.cli.sessions import read_session
+from turnlog.cli.sessions import no_session, read_session
 
 if TYPE_CHECKING:
     from turnlog.agent import ReactLoopAgent
@@ -150,6 +150,8 @@ async def named_model(store: Store, name: str | None, context_window: int | None
     name = name or os.environ.get("TURNLOG_MODEL") or DEFAULT_MODEL
     provider, _, session_id = name.partition(":")
     if provider == "recorded" and session_id:
+        if not await store.backend.exists(session_id):  # the log names the model: a whole id
+            raise await no_session(store, session_id)
         events = (await read_session(store, session_id)).events
         return open_model(name, events=events, context_window=context_window)
     return open_model(name, context_window=context_window)

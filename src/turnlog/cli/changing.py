@@ -12,12 +12,10 @@ from turnlog.cli.outcome import Misused
 from turnlog.cli.sessions import (
     check_seq,
     no_number,
-    no_session,
     read_session,
     run_async,
     store_of,
 )
-from turnlog.errors import NoSuchSession
 
 if TYPE_CHECKING:
     from turnlog.events import AnyEvent
@@ -50,7 +48,7 @@ def fork(
         turnlog fork ID --before-compaction 0
     """
 
-    async def work() -> tuple[str, int]:
+    async def work() -> tuple[str, str, int]:
         async with store_of(options) as store:
             parent = await read_session(store, id)
             last = at
@@ -59,12 +57,12 @@ def fork(
                     raise Misused("expected --at or --before-compaction, not both")
                 last = _before(parent, before_compaction)
             check_seq("--at", at)
-            child = await store.fork(id, at=last, new_id=as_)
-            return child, (await store.read(child)).header.seed_length or 0
+            child = await store.fork(parent.id, at=last, new_id=as_)
+            return child, parent.id, (await store.read(child)).header.seed_length or 0
 
-    child, shared = run_async(work)
+    child, of, shared = run_async(work)
     if options.json:
-        screen.say_json({"id": child, "parent": id, "shared": shared})
+        screen.say_json({"id": child, "parent": of, "shared": shared})
     else:
         screen.say(child)
 
@@ -101,16 +99,14 @@ def repair(
 
     async def work() -> list[AnyEvent]:
         async with store_of(options) as store:
-            before = (await read_session(store, id)).next_seq
-            try:
-                async with store.session(id, create=False) as session:
-                    if accept_damage:
-                        session.acknowledge_damage()
-                    elif not session.writable:
-                        _refuse(session)
-                    session.repair()
-            except NoSuchSession:
-                raise await no_session(store, id) from None
+            found = await read_session(store, id)
+            before = found.next_seq
+            async with store.session(found.id, create=False) as session:
+                if accept_damage:
+                    session.acknowledge_damage()
+                elif not session.writable:
+                    _refuse(session)
+                session.repair()
             return [event for event in session.events if event.seq >= before]
 
     added = run_async(work)

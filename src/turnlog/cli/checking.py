@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from turnlog.cli import screen
-from turnlog.cli.options import DEFAULTS, Flag, Options
+from turnlog.cli.options import DEFAULTS, ID_HELP, Flag, Options
 from turnlog.cli.outcome import Failed, Misused
-from turnlog.cli.sessions import read_session, run_async, store_of
+from turnlog.cli.sessions import find, read_session, run_async, store_of
 from turnlog.errors import NoSuchSession, TurnlogError
 
 if TYPE_CHECKING:
     from turnlog.invariants import Finding
     from turnlog.stores.store import Store
 
-MaybeId = Annotated[str | None, Parameter(help="The session's id; turnlog ls lists them.")]
+MaybeId = Annotated[str | None, Parameter(help=ID_HELP)]
 
 
 def verify(
@@ -44,7 +44,10 @@ def verify(
     async def work() -> bool:
         sound = True
         async with store_of(options) as store:
-            names = [id] if id is not None else [info.id async for info in store.sessions()]
+            if id is not None:
+                names = [await find(store, id)]
+            else:
+                names = [info.id async for info in store.sessions()]
             for name in names:
                 sound &= await _verify(store, name, options)
         return sound
@@ -58,9 +61,8 @@ async def _verify(store: Store, name: str, options: Options) -> bool:
     from turnlog.invariants import Finding
 
     try:
-        found: list[Finding] = invariants.verify(
-            await read_session(store, name), prove=proof.finding
-        )
+        session = await store.read(name, load="all")
+        found: list[Finding] = invariants.verify(session, prove=proof.finding)
     except NoSuchSession:
         raise
     except TurnlogError as error:

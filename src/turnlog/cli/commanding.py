@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from turnlog.cli import screen
 from turnlog.cli.agents import command_line
-from turnlog.cli.options import DEFAULTS, Id, Options
+from turnlog.cli.options import DEFAULTS, ID_HELP, Id, Options
 from turnlog.cli.sessions import instead, read_session, run_async, store_of
 from turnlog.commands import Approve, Cancel, Command, Deny, Steer
 from turnlog.errors import SessionInUse, TurnlogError
@@ -58,7 +58,7 @@ def steer(
 
 
 def approvals(
-    id: Annotated[str | None, Parameter(help="The session's id. Without it, all sessions.")] = None,
+    id: Annotated[str | None, Parameter(help=f"{ID_HELP} Without it, all sessions.")] = None,
     /,
     *,
     options: Options = DEFAULTS,
@@ -185,24 +185,25 @@ def _post(
     """Post a command made from the session as it is now, and say what comes of it."""
     from turnlog.repair import is_suspended
 
-    async def work() -> tuple[str, str | None]:
+    async def work() -> tuple[str, str, str | None]:
         async with store_of(options) as store:
             session = await read_session(store, id)
-            command, owner = make(session), await _owner(store, id)
+            name = session.id
+            command, owner = make(session), await _owner(store, name)
             if owner is None and not is_suspended(session.header, session.held):
                 raise TurnlogError(
-                    f"session {id!r}: its turn was interrupted; "
-                    f"{command_line(['repair', id], options)} closes it"
+                    f"session {name!r}: its turn was interrupted; "
+                    f"{command_line(['repair', name], options)} closes it"
                 )
-            return await store.inbox(id).post(command), owner
+            return name, await store.inbox(name).post(command), owner
 
-    command_id, owner = run_async(work)
+    name, command_id, owner = run_async(work)
     if options.json:
-        screen.say_json({"id": command_id, "session": id, "owner": owner})
+        screen.say_json({"id": command_id, "session": name, "owner": owner})
     elif owner is not None:
         screen.say(screen.printable_line(f"{what} posted; {owner} takes it"))
     else:
-        run = command_line(["run", "--session", id], options)
+        run = command_line(["run", "--session", name], options)
         screen.say(screen.printable_line(f"{what} posted; nobody runs the session now"))
         screen.note_line(f"{run}, with its --model and --tool, goes on with it")
 

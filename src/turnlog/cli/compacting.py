@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
@@ -11,20 +10,18 @@ from turnlog.cli import screen
 from turnlog.cli.agents import named_model
 from turnlog.cli.options import DEFAULTS, Flag, Id, Options
 from turnlog.cli.outcome import Failed, Misused
-from turnlog.cli.sessions import check_seq, no_session, read_sync, run_async, store_of
-from turnlog.errors import NoSuchSession, SessionInUse
+from turnlog.cli.sessions import check_seq, find, read_sync, run_async, store_of
+from turnlog.errors import SessionInUse
 from turnlog.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import Callable
 
     from turnlog.compaction.history import Compaction
     from turnlog.compaction.pins import Pinned
     from turnlog.compaction.port import Compacted
     from turnlog.compaction.recall import Hit
     from turnlog.session import Session
-    from turnlog.stores.live import StoredSession
-    from turnlog.stores.store import Store
     from turnlog.views.usage import Count
 
 T = TypeVar("T")
@@ -62,37 +59,28 @@ def compact(
     if context_window is not None and context_window < 1:
         raise Misused(f"--context-window: expected 1 or more, got {context_window}")
 
-    async def work() -> tuple[Compacted | None, str | None, str]:
+    async def work() -> tuple[str, Compacted | None, str | None, str]:
         async with store_of(options) as store:
+            name = await find(store, id)
             try:
-                async with _opened(store, id) as session:
+                async with store.session(name, create=False) as session:
                     writer = await named_model(store, model, context_window)
                     engine = BasicCompactionEngine(writer)
                     done = await engine.compact_now(session, instruction=instruction)
-                    return done, None, f"{writer.provider}:{writer.model}"
+                    return name, done, None, f"{writer.provider}:{writer.model}"
             except SessionInUse as error:
-                posted = await store.inbox(id).post(Compact(instruction))
-                return None, posted, str(error.owner or "another process")
+                posted = await store.inbox(name).post(Compact(instruction))
+                return name, None, posted, str(error.owner or "another process")
 
-    done, command, whose = run_async(work)
+    name, done, command, whose = run_async(work)
     if done is not None:
-        _say_compacted(id, done, whose, options)
+        _say_compacted(name, done, whose, options)
     elif command is None:
-        screen.note_line(f"session {id!r} waits in a step; it is compacted when that ends")
+        screen.note_line(f"session {name!r} waits in a step; it is compacted when that ends")
     elif options.json:
-        screen.say_json({"id": command, "session": id, "owner": whose})
+        screen.say_json({"id": command, "session": name, "owner": whose})
     else:
         screen.say(screen.printable_line(f"compaction posted; {whose} takes it"))
-
-
-@asynccontextmanager
-async def _opened(store: Store, id: str, **options: Any) -> AsyncGenerator[StoredSession]:
-    """A session that must exist, for writing."""
-    try:
-        async with store.session(id, create=False, **options) as session:
-            yield session
-    except NoSuchSession:
-        raise await no_session(store, id) from None
 
 
 def _say_compacted(id: str, done: Compacted, writer: str, options: Options) -> None:
@@ -147,7 +135,7 @@ def compactions(id: Id, /, *, options: Options = DEFAULTS) -> None:
         else:
             _say(each)
     if not found and not options.json:
-        screen.note_line(f"session {id!r} has no compactions")
+        screen.note_line(f"session {session.id!r} has no compactions")
 
 
 def _wire(found: Compaction) -> dict[str, Any]:
@@ -374,5 +362,7 @@ def _say_hit(hit: Hit, options: Options, *, whole: bool) -> None:
 
 async def _change(options: Options, id: str, act: Callable[[Session], T]) -> T:
     """Act on a session as its one writer, with all of it in memory."""
-    async with store_of(options) as store, _opened(store, id, load="all") as session:
-        return act(session)
+    async with store_of(options) as store:
+        name = await find(store, id)
+        async with store.session(name, create=False, load="all") as session:
+            return act(session)

@@ -48,7 +48,7 @@ def tail(
                 _say(event, json=options.json)
                 last = event.seq
             if follow:
-                async for event in store.tail(id, after=last):
+                async for event in store.tail(session.id, after=last):
                     _say(event, json=options.json)
 
     try:

@@ -72,5 +72,6 @@ def data_folder() -> Path:
 
 
 DEFAULTS = Options()
-Id = Annotated[str, Parameter(help="The session's id; turnlog ls lists them.")]
+ID_HELP = "The session's id, or 4 or more characters that only it begins with; see turnlog ls."
+Id = Annotated[str, Parameter(help=ID_HELP)]
 Flag = Parameter(negative="", show_default=False)

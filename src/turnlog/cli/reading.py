@@ -136,7 +136,7 @@ def show(
         else:
             entry.say(tools=tools)
     if session.damage and not shown:
-        screen.note_line(f"events of session {id!r} cannot be read: see turnlog verify")
+        screen.note_line(f"events of session {session.id!r} cannot be read: see turnlog verify")
 
 
 def messages(
@@ -255,10 +255,10 @@ def requests(
             else:
                 _say_request(request)
         if not found and not options.json:
-            screen.note_line(f"session {id!r} has no requests")
+            screen.note_line(f"session {session.id!r} has no requests")
         return
     if not 0 <= show < len(found):
-        raise no_number(id, "request", show, len(found))
+        raise no_number(session.id, "request", show, len(found))
     from turnlog.cli.dialects import rebuilt
 
     body, differs = rebuilt(session, found[show])

@@ -9,8 +9,8 @@ from cyclopts import Parameter
 from turnlog.cli import screen
 from turnlog.cli.options import DEFAULTS, Flag, Options
 from turnlog.cli.outcome import Misused
-from turnlog.cli.sessions import is_missing, no_session, run_async, store_of
-from turnlog.errors import InvalidSearch, NoSuchSession
+from turnlog.cli.sessions import find, is_missing, run_async, store_of
+from turnlog.errors import InvalidSearch
 from turnlog.printable import printable_line
 
 if TYPE_CHECKING:
@@ -50,20 +50,17 @@ def search(
 
     async def work() -> list[Hit]:
         async with store_of(options) as store:
+            where = None if session is None else await find(store, session)
             try:
                 return await store.search(
                     text,
-                    session=session,
+                    session=where,
                     include_tools=tools,
                     include_context=context,
                     limit=limit,
                 )
             except InvalidSearch as error:
                 raise Misused(str(error)) from None
-            except NoSuchSession:
-                if session is None:
-                    raise
-                raise await no_session(store, session) from None
 
     hits = run_async(work)
     for hit in hits:

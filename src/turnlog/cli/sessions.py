@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from turnlog.cli.options import Options
 from turnlog.cli.outcome import Misused
+from turnlog.cli.screen import note_line
 from turnlog.errors import NoSuchEvent, NoSuchSession, StoreError
 
 if TYPE_CHECKING:
     from turnlog.session import Session
     from turnlog.stores.live import StoredSession
+    from turnlog.stores.metrics import WriterMetrics
     from turnlog.stores.resuming import Load
     from turnlog.stores.store import Store
 
 T = TypeVar("T")
 LISTED = 5
+LEAST = 4  # characters of an id that stand for it, if no other begins with them
 
 
 def run_async(work: Callable[[], Awaitable[T]]) -> T:
@@ -61,7 +64,9 @@ def is_missing(options: Options) -> bool:
 
 
 @asynccontextmanager
-async def store_of(options: Options, *, make: bool = False) -> AsyncGenerator[Store]:
+async def store_of(
+    options: Options, *, make: bool = False, metrics: WriterMetrics | None = None
+) -> AsyncGenerator[Store]:
     """The store that the options name, open; what only reads makes none.
 
     Raises:
@@ -72,7 +77,7 @@ async def store_of(options: Options, *, make: bool = False) -> AsyncGenerator[St
     if not make and is_missing(options):
         hint = " yet: turnlog run and turnlog import make it" if options.is_default else ""
         raise StoreError(f"no store at {path_of(options.url)}{hint}")
-    async with open_store(options.url) as store:
+    async with open_store(options.url, metrics=metrics) as store:
         yield store
 
 
@@ -81,16 +86,37 @@ async def read_session(store: Store, session_id: str, load: Load = "all") -> Sto
 
     Args:
         store: where it is.
-        session_id: which.
+        session_id: which, as for `find`.
         load: as for `Store.session`; "surface" where what the model sees now is enough.
 
     Raises:
-        NoSuchSession: there is none; says what there is.
+        NoSuchSession: as `find` does.
     """
     try:
         return await store.read(session_id, load=load)
     except NoSuchSession:
-        raise await no_session(store, session_id) from None
+        return await store.read(await find(store, session_id), load=load)
+
+
+async def find(store: Store, name: str) -> str:
+    """The id of a session that is there: the name itself, or the one id that begins with it.
+
+    Says which that is, where it is not the name.
+
+    Raises:
+        NoSuchSession: none, and what there is; or several, and which.
+    """
+    if await store.backend.exists(name):
+        return name
+    ids = [info.id async for info in store.sessions()]
+    meant = [known for known in ids if known.startswith(name)] if len(name) >= LEAST else []
+    if not meant:
+        raise NoSuchSession(f"no session {name!r} in {store.url}: {instead(name, ids)}")
+    if len(meant) > 1:
+        many = f"{len(meant)} sessions in {store.url} begin with {name!r}"
+        raise NoSuchSession(f"{many}: {_listed(meant)}")
+    note_line(f"session {meant[0]}")
+    return meant[0]
 
 
 async def no_session(store: Store, session_id: str) -> NoSuchSession:
@@ -109,9 +135,12 @@ def instead(name: str, names: Iterable[str]) -> str:
     close = get_close_matches(name, known, n=3, cutoff=0.6)
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
-    listed = ", ".join(map(repr, known[:LISTED]))
-    more = len(known) - LISTED
-    return f"there is {listed}" + (f" and {more} more" if more > 0 else "")
+    return f"there is {_listed(known)}"
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - LISTED
+    return ", ".join(map(repr, names[:LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
 def no_number(session_id: str, what: str, number: int, count: int) -> NoSuchEvent:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
-from turnlog.cli.sessions import read_session
 from turnlog.compaction.prefix import Replaced, replacements
 from turnlog.errors import TurnlogError
 from turnlog.views.usage import Count, Spent
@@ -51,7 +50,7 @@ async def of_store(store: Store) -> dict[str, Any]:
         sizes_unknown |= info.bytes is None
         bytes_known += info.bytes or 0
         try:
-            spent += (await read_session(store, info.id)).usage().own
+            spent += (await store.read(info.id, load="all")).usage().own
         except TurnlogError:
             unread += 1
     return {

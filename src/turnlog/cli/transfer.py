@@ -183,7 +183,7 @@ def export(
     lost = len(unacknowledged(session))
     if lost:
         many = screen.counted(lost, "damaged stretch", "damaged stretches")
-        screen.note_line(f"{id}: {many}: what is lost is not in the export")
+        screen.note_line(f"{session.id}: {many}: what is lost is not in the export")
     if to == "jsonl":
         parts = to_jsonl(session)
     elif to == "markdown":
@@ -199,6 +199,6 @@ def export(
 
     written = write_private(output, parts, overwrite=force)
     if options.json:
-        screen.say_json({"id": id, "output": str(output), "bytes": written})
+        screen.say_json({"id": session.id, "output": str(output), "bytes": written})
     else:
         screen.note_line(f"wrote {output} ({screen.size(written)})")

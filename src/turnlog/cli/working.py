@@ -19,14 +19,14 @@ from turnlog.cli.agents import (
 )
 from turnlog.cli.options import DEFAULTS, Flag, Id, Options
 from turnlog.cli.outcome import Failed, Misused
-from turnlog.cli.sessions import no_session, run_async, store_of
+from turnlog.cli.sessions import find, run_async, store_of
 from turnlog.cli.signals import on_interrupt
 from turnlog.commands import Prompt
-from turnlog.errors import NoSuchSession
 
 if TYPE_CHECKING:
     from turnlog.agent import ReactLoopAgent
     from turnlog.session import Session
+    from turnlog.stores.metrics import WriterMetrics
     from turnlog.stores.store import Store
     from turnlog.worker import AgentFor, Report, Tally
 
@@ -53,6 +53,14 @@ def worker(
         int,
         Parameter(help="How often in a row to go on with a turn whose process died."),
     ] = 5,
+    metrics: Annotated[
+        bool,
+        Flag,
+        Parameter(
+            help="Measure with OpenTelemetry what is written, for the meter provider that "
+            "opentelemetry-instrument or the module of --agent sets."
+        ),
+    ] = False,
     chosen: AgentOptions = AGENT_DEFAULTS,
     options: Options = DEFAULTS,
 ) -> None:
@@ -85,8 +93,11 @@ def worker(
     async def work() -> Tally:
         from turnlog.worker import Worker
 
-        async with store_of(options, make=True) as store:
+        measured = _measured() if metrics else None
+        async with store_of(options, make=True, metrics=measured) as store:
             made = await _made(store, chosen) if agent is None else _named(agent)
+            if metrics:
+                _check_measured()
             running = Worker(
                 store,
                 made,
@@ -98,7 +109,11 @@ def worker(
             with on_interrupt(running.drain, running.stop):
                 return await running.run(once=once)
 
-    tally = run_async(work)
+    try:
+        tally = run_async(work)
+    finally:
+        if metrics:
+            _send_measured()
     if tally.cut_off or (once and (tally.failed or tally.stuck)):
         raise Failed
 
@@ -128,18 +143,16 @@ def post(
     if not text.strip():
         raise Misused("the prompt is empty")
 
-    async def work() -> str:
+    async def work() -> tuple[str, str]:
         async with store_of(options, make=create) as store:
-            try:
-                return await store.inbox(id).post(Prompt(text), create=create)
-            except NoSuchSession:
-                raise await no_session(store, id) from None
+            name = id if create else await find(store, id)
+            return await store.inbox(name).post(Prompt(text), create=create), name
 
-    command_id = run_async(work)
+    command_id, name = run_async(work)
     if options.json:
-        screen.say_json({"id": command_id, "session": id})
+        screen.say_json({"id": command_id, "session": name})
     else:
-        screen.say(screen.printable_line(f"prompt posted to session {id}"))
+        screen.say(screen.printable_line(f"prompt posted to session {name}"))
 
 
 # -- the agent ---------------------------------------------------------------------------------
@@ -178,6 +191,35 @@ async def _made(store: Store, chosen: AgentOptions) -> AgentFor:
         return own
 
     return make
+
+
+# -- what is measured --------------------------------------------------------------------------
+
+
+def _measured() -> WriterMetrics:
+    from turnlog.telemetry import writer_metrics
+
+    return writer_metrics()
+
+
+def _send_measured() -> None:
+    from turnlog.telemetry import flush
+
+    flush()
+
+
+def _check_measured() -> None:
+    """See to it that the measurements go somewhere.
+
+    Raises:
+        Misused: nobody set a meter provider.
+    """
+    from turnlog.telemetry import is_configured
+
+    if not is_configured():
+        msg = "--metrics: this process has no meter provider to measure with: start it by"
+        hint = "opentelemetry-instrument, or let the module of --agent set one"
+        raise Misused(f"{msg} {hint}")
 
 
 # -- what it says ------------------------------------------------------------------------------
