@@ -418,7 +418,7 @@ async def test_an_owner_that_was_stopped_holds_up_nobody(place: MariaDbPlace) ->
         limits = await db.fetch(
             "SELECT @@idle_transaction_timeout, @@innodb_lock_wait_timeout, @@max_statement_time"
         )
-    assert limits == ((10, 10, 60.0),)
+    assert limits == ((5, 10, 60.0),)
 
 
 # -- searching ---------------------------------------------------------------------------------

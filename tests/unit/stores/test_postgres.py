@@ -142,7 +142,7 @@ async def test_an_owner_that_was_stopped_holds_up_nobody(place: PostgresPlace) -
     finally:
         await db.close()
     assert limits == {
-        "idle_in_transaction_session_timeout": "10s",
+        "idle_in_transaction_session_timeout": "5s",
         "lock_timeout": "10s",
         "timezone": "UTC",
     }

@@ -26,14 +26,15 @@ MODE = (
     "NO_ENGINE_SUBSTITUTION"
 )
 # What is in comments is for MariaDB, or for MySQL. An owner that was stopped in the middle of a
-# commit keeps its rows locked until the server ends its connection. Of a long list of keys MariaDB
-# would make a table, and look through all sessions for what is in it.
+# commit keeps its rows locked until the server ends its connection: MariaDB does so before the
+# patience of those ends who wait for them. Of a long list of keys MariaDB would make a table, and
+# look through all sessions for what is in it.
 _SETTINGS = f"""
     SET NAMES utf8mb4 COLLATE utf8mb4_bin;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     SET sql_mode = '{MODE}', time_zone = '+00:00', autocommit = 1, sql_notes = 0,
         innodb_lock_wait_timeout = 10, lock_wait_timeout = 60, wait_timeout = 30
-        /*M!100300 , max_statement_time = 60, idle_transaction_timeout = 10 */
+        /*M!100300 , max_statement_time = 60, idle_transaction_timeout = 5 */
         /*M!100500 , in_predicate_conversion_threshold = 0 */
         /*!80000 , max_execution_time = 60000 */;
     SELECT @@sql_mode, @@max_allowed_packet

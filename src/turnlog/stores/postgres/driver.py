@@ -32,8 +32,9 @@ SETTINGS: Mapping[str, str] = {
     "standard_conforming_strings": "on",
     "statement_timeout": "60s",
     "lock_timeout": "10s",
-    # An owner that was stopped in the middle of a commit keeps its rows locked no longer.
-    "idle_in_transaction_session_timeout": "10s",
+    # An owner that was stopped in the middle of a commit keeps its rows locked no longer, so that
+    # who waits for them has them before its patience ends.
+    "idle_in_transaction_session_timeout": "5s",
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
