@@ -6,27 +6,24 @@ import random
 import sys
 from collections.abc import Sequence
 from subprocess import PIPE, Popen
-from typing import Any
 
 import anyio
 import pytest
 
-from tests.servers.mariadb import PASSWORD, Server, server
+from tests.servers.mariadb import server
 from tests.unit.stores.mysql_stores import connected, setting
+from tests.unit.stores.server_places import MariaDbPlace, driver_of, store_at
 from tests.unit.stores.server_suite import PATIENCE, ServerTests, opened
 from turnlog.commands import Prompt
 from turnlog.errors import StoreError, WriteFailed
 from turnlog.events import AnyEvent
 from turnlog.stores.mysql.diagnosis import diagnose
 from turnlog.stores.mysql.dialect import MySqlDialect
-from turnlog.stores.mysql.driver import MySqlDriver
-from turnlog.stores.mysql.urls import options_of
 from turnlog.stores.port import Batch, Claim
 from turnlog.stores.server.pool import Pool
 from turnlog.stores.server.schema import VERSION, key_of
 from turnlog.stores.server.store import ServerStore
 from turnlog.stores.server.tailing import Tailing
-from turnlog.stores.server.urls import shown
 from turnlog.stores.store import Store
 from turnlog.testing.conformance.base import commit
 from turnlog.testing.conformance.samples import (
@@ -39,12 +36,6 @@ from turnlog.testing.conformance.samples import (
 )
 
 pytestmark = pytest.mark.anyio
-
-_INDEXES = """
-    SELECT CONCAT(index_name, ' of ', table_name), column_name FROM information_schema.statistics
-    WHERE table_schema = DATABASE() AND index_type <> 'FULLTEXT' ORDER BY 1, seq_in_index
-"""
-_TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE()"
 
 LOCK = "SELECT next_seq FROM sessions WHERE session = ? FOR UPDATE"
 OTHERS = "SELECT id FROM information_schema.processlist WHERE user = 'turnlog'"
@@ -97,56 +88,6 @@ async def begun(
 def child_that_opens(url: str) -> Popen[str]:
     """A process that opens a store once it is told to."""
     return Popen([sys.executable, "-c", OPENS, url], stdin=PIPE, stdout=PIPE, text=True)
-
-
-def driver_of(url: str) -> MySqlDriver:
-    """What connects to a URL."""
-    return MySqlDriver(options_of(url, shown(url)), shown(url))
-
-
-def store_at(url: str, **options: Any) -> ServerStore:
-    """A new handle, with options of the store's."""
-    return ServerStore(driver_of(url), **options)
-
-
-class MariaDbPlace:
-    """A database of its own."""
-
-    def __init__(self, on: Server) -> None:
-        self._on = on
-        self.database = on.new_database()
-        self.port = on.port
-
-    def store(self, *, port: int | None = None, **options: Any) -> ServerStore:
-        """A new handle."""
-        return store_at(self.url(port=port), **options)
-
-    def url(self, *, word: str | None = None, port: int | None = None) -> str:
-        """Its URL."""
-        return self._on.tcp_url(self.database, word=PASSWORD if word is None else word, port=port)
-
-    def sql(self, statement: str) -> list[str]:
-        """Run a statement in the database."""
-        return [str(row[0]) for row in self._on.sql(statement, database=self.database)]
-
-    def indexes(self) -> dict[str, list[str]]:
-        """Of the catalog."""
-        found: dict[str, list[str]] = {}
-        for name, column in self._on.sql(_INDEXES, database=self.database):
-            found.setdefault(name, []).append(column)
-        return found
-
-    def tables(self) -> set[str]:
-        """Of the catalog."""
-        return set(self.sql(_TABLES))
-
-    def stop(self) -> None:
-        """Kill the server, as a crash does."""
-        self._on.stop()
-
-    def start(self) -> None:
-        """Start it again."""
-        self._on.start()
 
 
 @pytest.fixture
@@ -399,7 +340,7 @@ async def test_killed_connections_cost_nothing(place: MariaDbPlace, inside: bool
         async with anyio.create_task_group() as tasks:
             if inside:
                 tasks.start_soon(commit, store, claim, notes(2, 2))
-                asked += " AND info LIKE '%FOR UPDATE%'"
+                asked += " AND info LIKE '%UPDATE sessions%'"
                 while not place.sql(asked):  # noqa: ASYNC110 - it is the server that knows
                     await anyio.sleep(0.01)
             numbers = place.sql(asked)

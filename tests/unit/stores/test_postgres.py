@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import anyio
 import pytest
 
-from tests.servers.postgres import PASSWORD, Server, server
+from tests.servers.postgres import server
+from tests.unit.stores.server_places import PostgresPlace
 from tests.unit.stores.server_suite import PATIENCE, ServerTests, begun, opened
 from turnlog.errors import StoreError
 from turnlog.stores.phrases import parse
@@ -23,59 +23,6 @@ from turnlog.testing.conformance.base import commit
 from turnlog.testing.conformance.samples import FIRST, header, notes, prompt
 
 pytestmark = pytest.mark.anyio
-
-_INDEXES = """
-    SELECT i.relname || ' of ' || t.relname || ':' || string_agg(a.attname, ',' ORDER BY k.place)
-    FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class t ON t.oid = x.indrelid
-    JOIN pg_am m ON m.oid = i.relam, unnest(x.indkey) WITH ORDINALITY AS k (number, place)
-    JOIN pg_attribute a ON a.attnum = k.number
-    WHERE a.attrelid = x.indrelid AND m.amname <> 'gin' AND t.relnamespace = '{}'::regnamespace
-    GROUP BY i.relname, t.relname
-"""
-
-
-class PostgresPlace:
-    """A schema of its own."""
-
-    def __init__(self, on: Server) -> None:
-        self._on = on
-        self.schema = on.new_schema()
-        self.port = on.port
-
-    def driver(self) -> PostgresDriver:
-        """A driver, to be used without a store."""
-        url = self.url()
-        return PostgresDriver(url, shown(url))
-
-    def store(self, *, port: int | None = None, **options: Any) -> ServerStore:
-        """A new handle."""
-        url = self.url(port=port)
-        return ServerStore(PostgresDriver(url, shown(url)), **options)
-
-    def url(self, *, word: str | None = None, port: int | None = None) -> str:
-        """Its URL."""
-        return self._on.tcp_url(self.schema, word=PASSWORD if word is None else word, port=port)
-
-    def sql(self, statement: str) -> list[str]:
-        """Run a statement in the schema."""
-        return self._on.sql(f"SET search_path = {self.schema}", statement)
-
-    def indexes(self) -> dict[str, list[str]]:
-        """Of the catalog."""
-        found = (line.partition(":") for line in self.sql(_INDEXES.format(self.schema)))
-        return {name: columns.split(",") for name, _, columns in found}
-
-    def tables(self) -> set[str]:
-        """Of the catalog."""
-        return set(self.sql("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"))
-
-    def stop(self) -> None:
-        """Kill the server, as a crash does."""
-        self._on.stop()
-
-    def start(self) -> None:
-        """Start it again."""
-        self._on.start()
 
 
 @pytest.fixture
