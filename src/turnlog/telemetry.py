@@ -51,22 +51,24 @@ def is_configured() -> bool:
     Raises:
         MissingExtra: that API is not installed.
     """
-    try:
-        from opentelemetry import metrics  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise _missing(error) from error
-    module = type(metrics.get_meter_provider()).__module__
+    module = type(_provider()).__module__
     return module.split(".")[:2] != ["opentelemetry", "metrics"]
+
+
+def flush(seconds: float = 5.0) -> None:
+    """Have the global meter provider send what was measured, if it can: before a process ends.
+
+    Raises:
+        MissingExtra: OpenTelemetry's API is not installed.
+    """
+    send = getattr(_provider(), "force_flush", None)  # the SDK's have it
+    if send is not None:
+        send(timeout_millis=seconds * 1_000)
 
 
 def _instruments(provider: MeterProvider | None) -> _Instruments:
     """The instruments of a provider: each is made once, or gauges of the second are lost."""
-    try:
-        from opentelemetry import metrics  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise _missing(error) from error
-
-    current = metrics.get_meter_provider()
+    current = _provider()
     provider = current if provider is None else provider
     with _lock:
         found = _global[0] if provider is current and _global else _made.get(provider)
@@ -77,12 +79,20 @@ def _instruments(provider: MeterProvider | None) -> _Instruments:
         return found
 
 
-def _missing(error: ModuleNotFoundError) -> Exception:
-    if (error.name or "").partition(".")[0] != "opentelemetry":
-        return error
-    return MissingExtra(
-        "needs opentelemetry-api, which is not installed: pip install 'turnlog[otel]'"
-    )
+def _provider() -> MeterProvider:
+    """The global meter provider.
+
+    Raises:
+        MissingExtra: OpenTelemetry's API is not installed.
+    """
+    try:
+        from opentelemetry.metrics import get_meter_provider  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "opentelemetry":
+            raise
+        msg = "needs opentelemetry-api, which is not installed: pip install 'turnlog[otel]'"
+        raise MissingExtra(msg) from error
+    return get_meter_provider()
 
 
 class _Instruments:

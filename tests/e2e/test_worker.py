@@ -30,6 +30,17 @@ async def make_for(session):
     return ReactLoopAgent(ScriptedModel([f"made for {session.id}"]))
 """
 
+MEASURED = """
+from opentelemetry.metrics import set_meter_provider
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+
+from agents import shared
+
+reader = PeriodicExportingMetricReader(ConsoleMetricExporter(out=open("metrics", "w")), 3_600_000)
+set_meter_provider(MeterProvider(metric_readers=[reader]))
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -159,6 +170,29 @@ def test_what_is_broken_hides_nothing(folder: Path) -> None:
     assert result.status == 1
     assert result.out.startswith("good  turn 2 completed")
     assert "'bad' is damaged" in result.err
+
+
+def test_metrics_go_where_the_agents_module_sends_them(folder: Path) -> None:
+    """The process says at its end what it has written: as many events as there are."""
+    (folder / "measured.py").write_text(MEASURED)
+    done("post", "trip", "Where to?", "--create")
+    with child("worker", "--once", "--metrics", "--agent", "measured:shared") as running:
+        running.rest()
+        assert running.status() == 0
+    collected = json.loads((folder / "metrics").read_text())
+    metrics = collected["resource_metrics"][0]["scope_metrics"][0]["metrics"]
+    (events,) = (metric for metric in metrics if metric["name"] == "turnlog.writer.events")
+    (point,) = events["data"]["data_points"]
+    assert point["value"] == len(done("events", "trip", "--json").values)
+    assert point["attributes"] == {"turnlog.store": "sqlite"}
+
+
+@pytest.mark.usefixtures("folder")
+def test_metrics_that_nobody_takes_are_misuse() -> None:
+    """Rather than measured in vain."""
+    result = turnlog("worker", "--once", "--metrics", "--agent", "agents:shared")
+    assert (result.status, result.out) == (2, "")
+    assert "--metrics: this process has no meter provider" in result.err
 
 
 termios = pytest.importorskip("termios", reason="signals as POSIX has them")

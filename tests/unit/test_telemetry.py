@@ -241,7 +241,7 @@ def test_it_can_be_measured_from_synchronous_code(tmp_path: Path, meters: Meters
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to install."""
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
     with pytest.raises(MissingExtra, match=r"pip install 'turnlog\[otel\]'"):
         writer_metrics()
     with pytest.raises(MissingExtra, match=r"pip install 'turnlog\[otel\]'"):
