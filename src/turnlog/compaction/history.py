@@ -18,12 +18,12 @@ from turnlog.compaction.pins import is_carried
 from turnlog.compaction.port import SOURCE
 from turnlog.compaction.prefix import Prefixes, Replaced
 from turnlog.content import Message, Text
-from turnlog.events import SEED_END, CompactionSummary, RequestSent
+from turnlog.events import SEED_END, CompactionSummary, RequestHeader, RequestSent
 from turnlog.jsontext import is_object
-from turnlog.views.usage import Tokens
+from turnlog.views.usage import Tokens, answering
 
 if TYPE_CHECKING:
-    from turnlog.events import AnyEvent
+    from turnlog.events import AnyEvent, ModelConfig
     from turnlog.session import Session
     from turnlog.views.usage import Prices
 
@@ -207,17 +207,21 @@ class _Brackets:
         self.runs: list[_Run] = []
         self._foreign = session.header.source_length or 0
         self._open: _Run | None = None
+        self._config: ModelConfig | None = None  # of the header in force
 
     def read(self, event: AnyEvent, replaced: Replaced | None, prefixes: Prefixes) -> None:
         """Take the next event, what it replaced, and the surface after it."""
         run = self._open
         if event.type == "compaction/start":
             self._close(None, prefixes)
-            self._open = run = _Run(event, prefixes.model, prefixes.total)
+            model = answering(prefixes.model, self._config)
+            self._open = run = _Run(event, model, prefixes.total)
             self.runs.append(run)
             run.add(event)
         elif event.type == SEED_END and event.seq >= self._foreign:
             self._close(None, prefixes)  # one that was inherited or imported open is dead
+        elif event.type == "request/header" and isinstance(event.data, RequestHeader):
+            self._config = event.data.header.config
         elif run is None:
             return
         elif replaced is not None:
@@ -226,7 +230,7 @@ class _Brackets:
                 run.message = event.message
         elif event.type == "request/sent" and isinstance(event.data, RequestSent):
             if event.data.purpose == "compaction":
-                run.model = event.data.model
+                run.model = answering(event.data.model, self._config)
         elif event.type.startswith("compaction/"):
             run.add(event)
             if event.type == "compaction/end":

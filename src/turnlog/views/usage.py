@@ -15,6 +15,7 @@ from turnlog.events import (
     AssistantAttempt,
     AssistantMessage,
     CompactionSummary,
+    ModelConfig,
     RequestHeader,
     RequestSent,
     StepStart,
@@ -220,7 +221,7 @@ class SessionUsage(msgspec.Struct, frozen=True):
 class Ledger:
     """The account as far as the log was read; O(1) an event."""
 
-    __slots__ = ("_inherited", "_model", "_own", "_seed", "_step", "_taken", "_turn")
+    __slots__ = ("_config", "_inherited", "_model", "_own", "_seed", "_step", "_taken", "_turn")
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -229,6 +230,7 @@ class Ledger:
         self._turn: int | None = None
         self._step: int | None = None
         self._model: str | None = None  # that was asked last
+        self._config: ModelConfig | None = None  # of the header in force
         self._taken: SessionUsage | None = None
 
     def snapshot(self) -> SessionUsage:
@@ -250,9 +252,10 @@ class Ledger:
         elif isinstance(data, StepStart):
             self._turn, self._step = data.turn, data.step
         elif isinstance(data, RequestHeader):
+            self._config = data.header.config
             self._model = data.header.config.model
         elif isinstance(data, RequestSent):
-            self._model = data.model
+            self._model = answering(data.model, self._config)
         elif event_type in ("step/end", "turn/end"):
             self._step = None
             if event_type == "turn/end":
@@ -281,6 +284,25 @@ class Ledger:
         tokens = Tokens.of(usage)
         places[place] = places[place] + tokens if place in places else tokens
         self._taken = None
+
+
+def answering(asked: str | None, config: ModelConfig | None) -> str | None:
+    """The model that a request went to, by the name that its answers have.
+
+    A request says `provider:model`, an answer and the request's header say `model`.
+
+    Args:
+        asked: as in `RequestSent.model`.
+        config: of the header in force, if there is one.
+    """
+    if asked is None or config is None:
+        return asked
+    name, _, _ = asked.partition("@")  # behind it is where the model is served
+    return config.model if asked == config.model or name == _full(config) else asked
+
+
+def _full(config: ModelConfig) -> str:
+    return f"{config.provider}:{config.model}".partition("@")[0]
 
 
 _SPENDING = frozenset({"assistant/message", "assistant/attempt", "compaction/summary"})

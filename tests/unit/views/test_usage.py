@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.views.histories import numbers, play, prefix, sessions
 from turnlog import events as ev
+from turnlog.compaction.history import compactions
 from turnlog.content import Text, Usage, assistant_message
 from turnlog.events import SessionHeader
 from turnlog.session import Session
@@ -141,6 +142,39 @@ def test_models_are_told_apart() -> None:
     say(author.session, KNOWN, model="other")
     author.record("assistant/attempt", ev.AssistantAttempt(1, 1, usage=KNOWN))
     assert set(author.session.usage().own.by_model) == {"other", "parrot"}
+
+
+@pytest.mark.parametrize(
+    ("config", "asked"),
+    [
+        (ev.ModelConfig("local", "smollm2"), "local:smollm2"),
+        (ev.ModelConfig("openai-compatible", "smollm2"), "openai-compatible:smollm2@http://h/v1"),
+        (ev.ModelConfig("a", "smollm2"), "smollm2"),
+    ],
+)
+def test_a_model_has_one_name(config: ev.ModelConfig, asked: str) -> None:
+    """Answers, failed attempts and summaries of a model are one account, however it was asked."""
+    session = Session.create("s")
+    session.append("request/header", ev.RequestHeader(ev.Header(config), "initial"))
+    session.append("request/sent", ev.RequestSent("step", "sha256:0", "plain@1", asked))
+    session.append("assistant/attempt", ev.AssistantAttempt(1, 1, usage=KNOWN))
+    say(session, KNOWN, model="smollm2")
+    session.append("compaction/start", ev.CompactionStart("k"))
+    session.append("compaction/summary", ev.CompactionSummary("k", usage=KNOWN))
+    session.append("compaction/end", ev.CompactionEnd("k"))
+    (name,) = session.usage().everything.by_model
+    assert name == "smollm2"
+    assert [each.model for each in compactions(session)] == ["smollm2"]
+
+
+def test_another_model_keeps_the_name_it_was_asked_by() -> None:
+    """A request that the header does not speak of is counted as the log has it."""
+    session = Session.create("s")
+    config = ev.ModelConfig("local", "smollm2")
+    session.append("request/header", ev.RequestHeader(ev.Header(config), "initial"))
+    session.append("request/sent", ev.RequestSent("step", "sha256:0", "plain@1", "openai:big"))
+    session.append("assistant/attempt", ev.AssistantAttempt(1, 1, usage=KNOWN))
+    assert list(session.usage().everything.by_model) == ["openai:big"]
 
 
 def test_a_fork_inherits_what_its_parent_used() -> None:
