@@ -28,6 +28,14 @@ def make():
 
 async def make_for(session):
     return ReactLoopAgent(ScriptedModel([f"made for {session.id}"]))
+
+
+def broken(session):
+    return {}[session.id]
+
+
+def empty():
+    pass
 """
 
 MEASURED = """
@@ -170,6 +178,22 @@ def test_what_is_broken_hides_nothing(folder: Path) -> None:
     assert result.status == 1
     assert result.out.startswith("good  turn 2 completed")
     assert "'bad' is damaged" in result.err
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("broken", "the function that makes its agent failed: KeyError('s')"),
+        ("empty", "expected a function that makes an agent, it made NoneType"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_an_agent_that_cannot_be_made_is_one_line(name: str, why: str) -> None:
+    """It says which session, and what failed how; with --once there is no "again"."""
+    done("post", "s", "who?", "--create")
+    result = turnlog("worker", "--once", "--agent", f"agents:{name}")
+    assert (result.status, result.out) == (1, "")
+    assert result.err == f"turnlog: session 's': {why}\nnot run, and waiting: 's'\n"
 
 
 def test_metrics_go_where_the_agents_module_sends_them(folder: Path) -> None:

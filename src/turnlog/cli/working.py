@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from turnlog.session import Session
     from turnlog.stores.metrics import WriterMetrics
     from turnlog.stores.store import Store
-    from turnlog.worker import AgentFor, Report, Tally
+    from turnlog.worker import AgentFor, Report, Skipped, Tally
 
 LONGEST = 200  # characters of a line, where no terminal says how wide it is
 
@@ -114,6 +114,8 @@ def worker(
     finally:
         if metrics:
             _send_measured()
+    if once and tally.stuck and not options.json:
+        screen.note_line(f"not run, and waiting: {', '.join(map(repr, tally.stuck))}")
     if tally.cut_off or (once and (tally.failed or tally.stuck)):
         raise Failed
 
@@ -256,12 +258,23 @@ def _wire(report: Report) -> dict[str, Any]:
     }
 
 
+def _why(report: Skipped) -> str:
+    """What went wrong, and in which session; a fault that no part of turnlog raised by its kind."""
+    from turnlog.errors import TurnlogError
+
+    error, name = report.error, report.session_id
+    said = str(error)
+    if not isinstance(error, TurnlogError):
+        said = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return said if name is None or repr(name) in said else f"session {name!r}: {said}"
+
+
 def _say_line(report: Report) -> None:
     from turnlog.worker import Ran
 
     if not isinstance(report, Ran):
         again = "" if report.again_in is None else f" (again in {report.again_in:.1f} s)"
-        screen.error_line(f"{report.error}{again}")
+        screen.error_line(f"{_why(report)}{again}")
         return
     result, end = report.result, report.result.end_reason
     why = end.error.message if end.error is not None else result.text

@@ -33,12 +33,12 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """Something could not be run; it is tried again later, and nothing else waits for it.
+    """Something could not be run; nothing else waits for it.
 
     Attributes:
         session_id: which session; None when the store could not say what there is to do.
         error: why.
-        again_in: seconds until it is tried again; None if it is given up.
+        again_in: seconds until it is tried again; None if it is given up, as by `run(once=True)`.
     """
 
     session_id: str | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable
 
 import msgspec
@@ -91,6 +92,12 @@ class Rota:
         if delay is not BUSY:
             self._stuck.add(name)
         return seconds
+
+    def never(self, name: str) -> None:
+        """It could not be run, and is not tried again as long as it waits."""
+        self.running.discard(name)
+        self._until[name] = math.inf
+        self._stuck.add(name)
 
     def wakes_in(self, now: float) -> float | None:
         """Seconds until one is due that is let be; None if there is none."""

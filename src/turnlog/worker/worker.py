@@ -90,7 +90,7 @@ class Worker:
         self._rota = Rota(jitter)
         self._changed = anyio.Event()
         self._turns: set[Turn] = set()
-        self._draining = self._leaving = False
+        self._draining = self._leaving = self._once = False
         self._look_at = 0.0  # not before then the store is asked again
         self._fresh_until = 0.0  # until then not even that, if something is due
         self._vain = 0  # looks in a row that found nothing to run
@@ -101,11 +101,13 @@ class Worker:
     async def run(self, *, once: bool = False) -> Tally:
         """Work until `drain` or `stop`; with `once`, until nothing waits that can be run.
 
-        A session that another process runs is waited for, one that is broken is not.
+        A session that another process runs is waited for, one that is broken is not, and is not
+        tried again.
 
         Raises:
             TurnlogError: with `once`, the store cannot say what waits.
         """
+        self._once = once
         failure: TurnlogError | None = None
         async with anyio.create_task_group() as tasks:
             while not self._draining:
@@ -166,6 +168,8 @@ class Worker:
         try:
             waiting = await self._store.pending(only_prompts=False)
         except TurnlogError as error:
+            if self._once:
+                return error
             self._unreachable += 1
             again = UNREACHABLE.after(self._unreachable, self._jitter())
             self._look_at = now + again
@@ -205,7 +209,11 @@ class Worker:
         except NoSuchSession:
             rota.done(name)
         except Exception as error:  # noqa: BLE001 - of a tool, an agent, a store: it is reported
-            again = rota.later(name, anyio.current_time(), BROKEN)
+            again: float | None = None
+            if self._once:
+                rota.never(name)
+            else:
+                again = rota.later(name, anyio.current_time(), BROKEN)
             reports = [Skipped(name, _first(error), again)]
         else:
             if has_run:
@@ -261,8 +269,18 @@ class Worker:
     async def _agent_for(self, session: StoredSession) -> ReactLoopAgent:
         if isinstance(self._agent, ReactLoopAgent):
             return self._agent
-        made = self._agent(session)
-        return await made if isawaitable(made) else made
+        try:
+            made = self._agent(session)
+            agent = await made if isawaitable(made) else made
+        except Exception as error:
+            said = str(error) if isinstance(error, TurnlogError) else repr(error)
+            msg = f"session {session.id!r}: the function that makes its agent failed: {said}"
+            raise TurnlogError(msg) from error
+        if not isinstance(cast("object", agent), ReactLoopAgent):
+            kind = type(agent).__name__
+            msg = f"session {session.id!r}: expected a function that makes an agent, it made {kind}"
+            raise TurnlogError(msg)
+        return agent
 
     def _count(self, report: Report) -> None:
         tally = self.tally

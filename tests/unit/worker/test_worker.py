@@ -469,7 +469,7 @@ async def test_stopping_leaves_a_suspended_turn_suspended(store: Store) -> None:
 
 
 async def test_a_session_that_cannot_be_run_hides_no_other(store: Store) -> None:
-    """It is reported, and tried again later."""
+    """It is reported, and, as nobody would wait for it here, not tried again."""
 
     def make(session: StoredSession) -> ReactLoopAgent:
         if session.id == "bad":
@@ -482,9 +482,58 @@ async def test_a_session_that_cannot_be_run_hides_no_other(store: Store) -> None
     tally, reports = await work(store, make)
     assert tally == Tally(turns=1, stuck=("bad",))
     (skipped,) = [report for report in reports if isinstance(report, Skipped)]
-    assert (skipped.session_id, str(skipped.error)) == ("bad", "no agent for this one")
-    assert skipped.again_in == 0.5
+    assert (skipped.session_id, skipped.again_in) == ("bad", None)
+    assert str(skipped.error) == (
+        "session 'bad': the function that makes its agent failed: "
+        "RuntimeError('no agent for this one')"
+    )
     assert await store.pending() == ["bad"]
+
+
+async def test_what_failed_once_is_not_tried_again_while_others_run(store: Store) -> None:
+    """However long they take: nothing says how often a script would see it fail."""
+    made: list[str] = []
+
+    def make(session: StoredSession) -> Any:
+        made.append(session.id)
+        return None if session.id == "bad" else echoing()
+
+    async def wait(changed: anyio.Event, seconds: float) -> None:
+        del changed, seconds
+        await anyio.lowlevel.checkpoint()
+
+    await post(store, "bad", Prompt("one"))
+    await post(store, "good", *(Prompt(f"{i}") for i in range(5)))
+    tally, reports = await work(store, make, concurrency=1, wait=wait)
+    assert (made.count("bad"), tally.turns, tally.stuck) == (1, 5, ("bad",))
+    (skipped,) = [report for report in reports if isinstance(report, Skipped)]
+    assert "expected a function that makes an agent, it made NoneType" in str(skipped.error)
+
+
+async def test_a_worker_that_goes_on_tries_again_later(store: Store) -> None:
+    """And says in how many seconds; a function that works by then makes the agent."""
+    failures = ["not yet"]
+
+    async def make(session: StoredSession) -> ReactLoopAgent:
+        del session
+        if failures:
+            raise TurnlogError(failures.pop())
+        return echoing()
+
+    reports: list[Report] = []
+
+    def report(one: Report) -> None:
+        reports.append(one)
+        if isinstance(one, Ran):
+            worker.drain()
+
+    await post(store, "s", Prompt("one"))
+    worker = Worker(store, make, on_report=report, jitter=lambda: 1.0)
+    await worker.run()
+    (skipped,) = [one for one in reports if isinstance(one, Skipped)]
+    assert str(skipped.error) == "session 's': the function that makes its agent failed: not yet"
+    assert skipped.again_in == 0.5
+    assert ran(reports) == [("s", "completed")]
 
 
 class Unreachable(MemoryStore):
@@ -527,10 +576,13 @@ async def test_a_store_that_cannot_be_asked_is_asked_again(storage: MemoryStorag
 
 
 async def test_once_it_fails_with_the_store(storage: MemoryStorage) -> None:
-    """Nobody would look at it again."""
+    """Nobody would look at it again; the error is raised, and not reported besides."""
+    reports: list[Report] = []
     async with Store(Unreachable(storage)) as store:
+        worker = Worker(store, echoing(), on_report=reports.append)
         with pytest.raises(StoreError, match="no server there"):
-            await work(store, echoing())
+            await worker.run(once=True)
+    assert reports == []
 
 
 async def test_a_worker_that_may_run_nothing_is_refused(store: Store) -> None:
