@@ -117,18 +117,23 @@ def stats(id: MaybeId = None, /, *, options: Options = DEFAULTS) -> None:
             screen.rows((f"  {screen.printable_line(key)}", said) for key, said in value)
 
 
-def doctor(*, options: Options = DEFAULTS) -> None:
-    """Say what is installed, and whether the store answers.
+def doctor(*, deep: Annotated[bool, Flag] = False, options: Options = DEFAULTS) -> None:
+    """Say what is installed, and whether the store answers and is whole.
 
-    Says what to do about what is missing, too. The exit status is 1 if the store does not answer.
+    Says what to do about what is not as it should be, too. The exit status is 1 if the store does
+    not answer, or its file is damaged.
+
+    Args:
+        deep: Look through an SQLite file for damage also if it has more than 256 MiB.
 
     Examples:
         turnlog doctor
+        turnlog doctor --deep
         turnlog doctor --store jsonl:./sessions
     """
     from turnlog.cli.diagnosis import diagnose
 
-    found = diagnose(options)
+    found = diagnose(options, deep=deep)
     for item in found:
         if options.json:
             screen.say_json({"check": item.name, "state": item.state, "detail": item.detail})

@@ -6,23 +6,23 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from turnlog.cli.options import older_folder
-from turnlog.cli.screen import counted
+from turnlog.cli.screen import counted, size
 from turnlog.cli.sessions import path_of, run_async
 from turnlog.errors import TurnlogError
 
 if TYPE_CHECKING:
     from turnlog.cli.options import Options
     from turnlog.stores.port import SessionInfo
-    from turnlog.stores.upkeep import Diagnosed
 
 OLDEST = (3, 11)
 NAMED = 5  # sessions
+MOST = 256 * 1024 * 1024  # bytes of a file that is looked through without being asked
 # Extra -> the module that needs it, which a version of turnlog may not have yet.
 _USES = {
     "anthropic": "models.anthropic",
@@ -43,9 +43,14 @@ class Check(NamedTuple):
     detail: str
 
 
-def diagnose(options: Options) -> list[Check]:
-    """Everything, in the order in which a person would ask."""
-    return [*_python(), *_packages(), *_store(options)]
+def diagnose(options: Options, *, deep: bool = False) -> list[Check]:
+    """Everything, in the order in which a person would ask.
+
+    Args:
+        options: which store.
+        deep: look through a file of any size.
+    """
+    return [*_python(), *_packages(), *_store(options, None if deep else MOST)]
 
 
 def _python() -> Iterator[Check]:
@@ -93,10 +98,10 @@ def _installed(name: str) -> bool:
     return True
 
 
-def _store(options: Options) -> Iterator[Check]:
+def _store(options: Options, most: int | None) -> Iterator[Check]:
     from turnlog.cli.sessions import is_missing, store_of
     from turnlog.stores.server.urls import shown
-    from turnlog.stores.upkeep import Diagnosable
+    from turnlog.stores.upkeep import Diagnosable, Inspectable
 
     url = shown(options.url)
     if options.is_default and is_missing(options):
@@ -104,10 +109,14 @@ def _store(options: Options) -> Iterator[Check]:
         yield Check("store", "missing", detail)
         return
 
-    async def work() -> tuple[list[SessionInfo], str, Sequence[Diagnosed]]:
+    async def work() -> tuple[list[SessionInfo], str, list[Check]]:
         async with store_of(options) as store:
             backend, infos = store.backend, [info async for info in store.sessions()]
-            more = await backend.diagnose() if isinstance(backend, Diagnosable) else ()
+            more: list[Check] = []
+            if isinstance(backend, Diagnosable):
+                more += [Check(*found) for found in await backend.diagnose()]
+            if isinstance(backend, Inspectable):
+                more.append(_file(url, await backend.inspect(most=most)))
             return infos, store.durability, more
 
     try:
@@ -123,10 +132,26 @@ def _store(options: Options) -> Iterator[Check]:
         yield Check("durability", "warning", detail)
     else:
         yield Check("durability", "ok", f"{durability}: what was flushed survives a power cut")
-    yield from (Check(*found) for found in more)
+    yield from more
     yield from _permissions(url)
     if options.is_default:
         yield from _older(url)
+
+
+def _file(url: str, found: list[str] | None) -> Check:
+    """Whether the file is whole, also where nobody has read it yet."""
+    path = path_of(url)
+    if found is None:
+        large = "" if path is None else f", {size(path.stat().st_size)}"
+        return Check("file", "ok", f"not looked through{large}: turnlog doctor --deep does that")
+    if not found:
+        return Check("file", "ok", "SQLite finds no damage in it; turnlog verify reads the events")
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    help_ = (
+        "turnlog verify --all says which sessions that is; put a backup in its place, or bring "
+        f"what can be read to a new file: turnlog copy {url} NEW-URL"
+    )
+    return Check("file", "failed", f"damaged ({found[0]}{more}): {help_}")
 
 
 def _bad(infos: list[SessionInfo]) -> Iterator[Check]:

@@ -27,6 +27,27 @@ class Diagnosable(Protocol):
         ...
 
 
+@runtime_checkable
+class Inspectable(Protocol):
+    """A backend whose file can be looked through for damage that nobody has met yet."""
+
+    async def inspect(self, *, most: int | None = None) -> list[str] | None:
+        """What is wrong with the file, a line each; the store is open.
+
+        It is the file's structure that is looked at. What events hold `verify` reads.
+
+        Args:
+            most: bytes that the file may have.
+
+        Returns:
+            Nothing if all is well; None if the file has more bytes and was not looked at.
+
+        Raises:
+            StoreError: it cannot be read at all.
+        """
+        ...
+
+
 class Migration(NamedTuple):
     """What brings a store's schema from one version to another; nothing, when they are the same."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import apsw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 class Cursor(Protocol):
@@ -53,6 +53,10 @@ class Connection(Protocol):
 
     def set_busy_timeout(self, milliseconds: int, /) -> None:
         """How long to wait for who holds a lock."""
+        ...
+
+    def set_progress_handler(self, call: Callable[[], bool] | None, steps: int = 100, /) -> None:
+        """Call it every so many steps of a statement, which it stops by True or by raising."""
         ...
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import anyio
-from anyio import to_thread
+from anyio import from_thread, to_thread
 
 from turnlog.errors import NoSuchSession, StoreClosed, StoreError, TurnlogError
 from turnlog.stores.sql.heads import read_header
@@ -21,6 +21,7 @@ from turnlog.stores.sql.kinds import most_of
 from turnlog.stores.sqlite import inbox
 from turnlog.stores.sqlite.connection import PATIENCE, Database
 from turnlog.stores.sqlite.failures import translated
+from turnlog.stores.sqlite.inspecting import inspect
 from turnlog.stores.sqlite.listing import Listing
 from turnlog.stores.sqlite.ownership import Handles
 from turnlog.stores.sqlite.reading import Reader
@@ -100,6 +101,12 @@ class SqliteStore:
             await self.open()
             await self.close()
         return planned
+
+    async def inspect(self, *, most: int | None = None) -> list[str] | None:
+        """What is wrong with the file; None if it has more than `most` bytes."""
+        if most is not None and self._database.path.stat().st_size > most:
+            return None
+        return await self._read(inspect, from_thread.check_cancelled)
 
     async def close(self) -> None:
         """Give back what was claimed, and disconnect."""
