@@ -22,8 +22,21 @@ def new_id() -> str:
 
 
 def process_id() -> int:
-    """By which a session notices that its process was forked."""
-    return os.getpid()
+    """By which a session notices that its process was forked.
+
+    It is kept, because every append asks and a call of the system's takes longer than the rest.
+    """
+    return _process_id
+
+
+def _look_who_we_are() -> None:
+    global _process_id  # noqa: PLW0603 - there is one process
+    _process_id = os.getpid()
+
+
+_process_id = os.getpid()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_look_who_we_are)
 
 
 def report_observer(session_id: str, seq: int) -> None:

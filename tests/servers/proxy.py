@@ -24,19 +24,19 @@ class Proxy:
         self.was_cut = asyncio.Event()
         self.refusing = False
         self._target = target
-        self._word: bytes | None = None
+        self._words: tuple[bytes, ...] = ()
         self._when: Literal["before", "after"] = "after"
         self._lines: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def cut(self, when: Literal["before", "after"], word: bytes) -> None:
-        """Cut the connection whose client says a word next.
+    def cut(self, when: Literal["before", "after"], *words: bytes) -> None:
+        """Cut the connection whose client says one of some words next.
 
         Args:
             when: "before" the server hears it; "after" it answered, and nobody hears the answer.
-            word: what the client says.
+            words: what the client says.
         """
-        self._when, self._word = when, word
+        self._when, self._words = when, words
 
     def cut_all(self) -> None:
         """Cut every connection."""
@@ -79,8 +79,8 @@ class Proxy:
         async def asked() -> None:
             nonlocal deaf
             while said := await reader.read(1 << 16):
-                if self._word is not None and self._word in said:
-                    self._word = None
+                if any(word in said for word in self._words):
+                    self._words = ()
                     self._count()
                     if self._when == "before":
                         return

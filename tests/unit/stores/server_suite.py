@@ -6,7 +6,7 @@ A database's test file subclasses `ServerTests` and says how its server is spoke
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, ClassVar, Protocol
 
@@ -24,6 +24,7 @@ from turnlog.errors import (
     UnsupportedVersion,
     WriteFailed,
 )
+from turnlog.events import AnyEvent
 from turnlog.stores import open_store
 from turnlog.stores.port import Batch, Claim
 from turnlog.stores.server.schema import VERSION
@@ -86,6 +87,11 @@ async def begun(store: ServerStore, session_id: str = "a") -> Claim:
     claim = await store.claim(session_id, FIRST)
     await commit(store, claim, notes(0, 2))
     return claim
+
+
+def said(events: Sequence[AnyEvent]) -> tuple[bytes, bytes]:
+    """What goes over the line when short events are stored, with COMMIT or in its place."""
+    return events[0].raw, events[0].raw.hex().encode()
 
 
 class ServerTests:
@@ -159,14 +165,37 @@ class ServerTests:
     async def test_a_batch_whose_commit_was_lost_is_stored_once(
         self, place: Place, when: Any
     ) -> None:
-        """A connection cut at COMMIT, before or after it was done, costs and doubles nothing."""
+        """A connection cut at a commit, before or after it was done, costs and doubles nothing."""
         async with Proxy.before(place.port) as proxy, opened(place.store(port=proxy.port)) as store:
             claim = await begun(store)
-            proxy.cut(when, b"COMMIT")
+            proxy.cut(when, *said(notes(2, 3)))
             await commit(store, claim, notes(2, 3))
             assert proxy.cuts == 1
             await commit(store, claim, notes(5, 1))
             assert_same((await store.load("a")).events, notes(0, 6))
+
+    async def test_a_lost_session_does_not_hold_up_the_others(self, place: Place) -> None:
+        """Of sessions committed together only that is refused which another owner has."""
+        async with opened(place.store()) as store, opened(place.store()) as thief:
+            claims = [await begun(store, name) for name in "abc"]
+            stolen = await thief.claim("b", SECOND, steal=True)
+            results = await store.commit([Batch(claim, notes(2, 1)) for claim in claims])
+            assert [type(result) for result in results] == [type(None), StaleWriter, type(None)]
+            assert "second.example" in str(results[1])
+            await commit(thief, stolen, notes(2, 1, "thief"))
+            for name, last in {"a": "note", "b": "thief", "c": "note"}.items():
+                assert_same((await store.load(name)).events, [*notes(0, 2), *notes(2, 1, last)])
+
+    async def test_a_row_that_is_in_the_way_refuses_the_whole_batch(self, place: Place) -> None:
+        """A batch whose place is taken is refused whole, and the one beside it is stored."""
+        async with opened(place.store()) as store:
+            claims = [await begun(store, name) for name in "ab"]
+            taken = Batch(claims[0], notes(2, 3))
+            place.sql("UPDATE events SET seq = 4 WHERE seq = 1")  # of both: what a fault leaves
+            results = await store.commit([taken, Batch(claims[1], notes(2, 1))])
+            assert isinstance(results[0], WriteFailed)
+            assert results[1] is None
+            assert place.sql("SELECT count(*) FROM events WHERE seq IN (2, 3)") == ["1"]
 
     async def test_a_lost_commit_does_not_excuse_another_batch(self, place: Place) -> None:
         """What another owner stored while the answer was lost is not taken for one's own."""
@@ -174,7 +203,7 @@ class ServerTests:
             async with opened(place.store(port=proxy.port)) as store:
                 claim = await begun(store)
                 proxy.refusing = True
-                proxy.cut("before", b"COMMIT")
+                proxy.cut("before", *said(notes(2, 1)))
                 results: list[StoreError | None] = []
 
                 async def write() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from asyncmy import errors
@@ -12,11 +13,14 @@ from turnlog.stores.mysql.dialect import MySqlDialect
 from turnlog.stores.mysql.faults import faults
 from turnlog.stores.mysql.literals import filled, joined, row
 from turnlog.stores.server.driver import Fault, Trouble
+from turnlog.stores.server.pool import undone
+from turnlog.stores.server.schema import CHUNKS, EVENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from turnlog.stores.server.dialect import Dialect, Table
+    from turnlog.stores.server.driver import Growth
 
 CONNECT_TIMEOUT = 10
 READ_TIMEOUT = 90  # the server's own limit should be the first
@@ -39,8 +43,19 @@ _SETTINGS = f"""
         /*!80000 , max_execution_time = 60000 */;
     SELECT @@sql_mode, @@max_allowed_packet
 """.encode()
+_BEGIN, _COMMIT = b"START TRANSACTION", b"COMMIT"
+_GROW = f"""
+    UPDATE sessions SET next_seq = ?, last_activity = ?, bytes = bytes + ?, stale = ?, info = ?,
+    lease_until = {MySqlDialect.now} + ? WHERE session = ? AND token = ? AND next_seq = ?
+"""  # noqa: S608 - a constant
+_GONE = "DELETE FROM chunks WHERE session = ? AND first = ?"
 _OVERHEAD = 1024  # bytes of a packet that are not the statement's, and more
 _AT_ONCE = 4 << 20  # bytes of one statement, where there is a choice
+
+
+@cache
+def _head(table: Table) -> bytes:
+    return f"INSERT INTO {table.name} ({table.names}) VALUES ".encode()  # noqa: S608
 
 
 class MySqlConnection:
@@ -88,6 +103,14 @@ class MySqlConnection:
         async with self._raw.cursor() as cursor:
             return await cursor.execute(statement)
 
+    async def _counts(self, statement: bytes) -> list[int]:
+        """Run it; how many rows each statement in it changed."""
+        async with self._raw.cursor() as cursor:
+            counts = [await cursor.execute(statement)]
+            while await cursor.nextset():
+                counts.append(cursor.rowcount)
+            return counts
+
     def _fitting(self, statement: bytes) -> bytes:
         """The statement, if the server takes it: it would cut the connection otherwise."""
         if len(statement) > self._room:
@@ -109,20 +132,49 @@ class MySqlConnection:
 
     async def insert(self, table: Table, rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows, as many at once as fit."""
-        head = f"INSERT INTO {table.name} ({table.names}) VALUES ".encode()  # noqa: S608
-        await self._all(map(row, rows), b",", head)
+        await self._all(map(row, rows), b",", _head(table))
 
     async def _all(self, pieces: Iterable[bytes], between: bytes, head: bytes) -> None:
         for some in joined(pieces, between, min(self._room - len(head), _AT_ONCE)):
             await self._do(self._rows, self._fitting(head + some))
 
+    async def grow(
+        self,
+        grown: Sequence[Growth],
+        lease: int,
+        gone: Sequence[tuple[bytes, int]],
+        events: Sequence[Sequence[Any]],
+        chunks: Sequence[Sequence[Any]],
+    ) -> Collection[bytes]:
+        """Store what sessions grew by, with two packets: one changes their rows, one adds rows.
+
+        Where a session's row is not as expected, nothing is stored.
+        """
+        first = [filled(_GROW, (*one[3:], lease, *one[:3])) for one in grown]
+        second = [filled(_GONE, key) for key in gone]
+        for table, rows in ((EVENTS, events), (CHUNKS, chunks)):
+            if rows:
+                second.append(_head(table) + b",".join(map(row, rows)))
+        packets = [b";".join((_BEGIN, *first)), b";".join((*second, _COMMIT))]
+        if max(map(len, packets)) > self._room:
+            return ()
+        try:
+            if await self._do(self._counts, packets[0]) != [0, *(1 for _ in grown)]:
+                await self.rollback()
+                return ()
+            await self._do(self._rows, packets[1])
+        except BaseException:
+            await undone(self)
+            raise
+        return [one.session for one in grown]
+
     async def begin(self) -> None:
         """Begin a transaction, as isolated as the session says."""
-        await self._do(self._count, b"START TRANSACTION")
+        await self._do(self._count, _BEGIN)
 
     async def commit(self) -> None:
         """End it."""
-        await self._do(self._count, b"COMMIT")
+        await self._do(self._count, _COMMIT)
 
     async def rollback(self) -> None:
         """Undo it."""

@@ -12,12 +12,14 @@ import asyncpg  # pyright: ignore[reportMissingTypeStubs]
 from turnlog.stores.postgres.bell import PostgresBell
 from turnlog.stores.postgres.dialect import TYPES, PostgresDialect
 from turnlog.stores.postgres.faults import faults
+from turnlog.stores.postgres.growing import statement, values
 from turnlog.stores.server.driver import Fault, Trouble
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from turnlog.stores.server.dialect import Dialect, Table
+    from turnlog.stores.server.driver import Growth
 
 OLDEST = 12
 CONNECT_TIMEOUT = 10
@@ -100,6 +102,19 @@ class PostgresConnection:
         for some in _fitting(table, rows):
             columns = map(list, zip(*some, strict=True))
             await self._do(self._raw.execute, _insert(table), *columns)
+
+    async def grow(
+        self,
+        grown: Sequence[Growth],
+        lease: int,
+        gone: Sequence[tuple[bytes, int]],
+        events: Sequence[Sequence[Any]],
+        chunks: Sequence[Sequence[Any]],
+    ) -> Collection[bytes]:
+        """Store what sessions grew by, with one statement."""
+        given = values(grown, lease, gone, events, chunks)
+        rows = await self._do(self._raw.fetch, statement(PostgresDialect.now), *given)
+        return {row[0] for row in rows}
 
     async def begin(self) -> None:
         """Begin a transaction, as isolated as the settings say."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from turnlog.stores.server.driver import Growth
 from turnlog.stores.server.schema import BLOBS, CHUNKS, EVENTS, RECORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from turnlog.stores.port import Record
     from turnlog.stores.server.dialect import Dialect
     from turnlog.stores.server.driver import Connection
+    from turnlog.stores.server.tenures import Held
     from turnlog.stores.sql.runs import Plan
 
 _OVERHEAD = 40  # bytes of a row besides its payload, roughly
@@ -36,7 +40,7 @@ class Changes:
         self._chunks: list[tuple[Any, ...]] = []
         self._blobs: dict[tuple[bytes, bytes], tuple[bytes, bytes]] = {}  # -> whose, data
         self._records: dict[bytes, Record] = {}
-        self._grown: dict[bytes, tuple[int, int, int, bytes | None]] = {}
+        self._grown: dict[bytes, tuple[Held, Held]] = {}  # before, after
         self._sizes: dict[bytes, int] = {}
 
     def add(self, key: bytes, root: bytes, planned: Plan) -> None:
@@ -56,11 +60,26 @@ class Changes:
         """A session's opening record."""
         self._records[key] = record
 
-    def grow(
-        self, key: bytes, next_seq: int, last_activity: int, stale: int, info: bytes | None
-    ) -> None:
-        """What a session's row says from now on."""
-        self._grown[key] = (next_seq, last_activity, stale, info)
+    def grow(self, before: Held, after: Held) -> None:
+        """A session's row as it was found, and as it will be."""
+        self._grown[before.key] = before, after
+
+    async def write_at_once(self, db: Connection) -> Collection[bytes]:
+        """Write what is as expected, in a transaction of its own; the keys of what was written."""
+        grown = [
+            Growth(
+                key,
+                before.token,
+                before.next_seq,
+                after.next_seq,
+                after.last_activity,
+                self._sizes[key],
+                after.stale,
+                after.info,
+            )
+            for key, (before, after) in sorted(self._grown.items())
+        ]
+        return await db.grow(grown, self._lease, self._gone, self._events, self._chunks)
 
     async def write(self, db: Connection) -> None:
         """Write it all; to be called in a transaction, by which the sessions' rows are locked."""
@@ -80,7 +99,15 @@ class Changes:
             await db.many(
                 self._grow,
                 [
-                    (next_seq, last_activity, self._sizes[key], stale, info, self._lease, key)
-                    for key, (next_seq, last_activity, stale, info) in self._grown.items()
+                    (
+                        after.next_seq,
+                        after.last_activity,
+                        self._sizes[key],
+                        after.stale,
+                        after.info,
+                        self._lease,
+                        key,
+                    )
+                    for key, (_, after) in self._grown.items()
                 ],
             )

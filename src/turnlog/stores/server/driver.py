@@ -9,9 +9,9 @@ Both packages that we wrap run on asyncio only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from turnlog.stores.server.dialect import Dialect, Table
@@ -50,6 +50,22 @@ class Fault(Exception):
         return f"{said} ({self.code})" if self.code else said
 
 
+class Growth(NamedTuple):
+    """What the row of a session is to say; `size` is what its bytes grow by.
+
+    It holds where the row says `token` and `expected`, its next seq.
+    """
+
+    session: bytes
+    token: int
+    expected: int
+    next_seq: int
+    last_activity: int
+    size: int
+    stale: int
+    info: bytes | None
+
+
 class Connection(Protocol):
     """One connection, set up: strict, in UTC, with time limits. Every method raises `Fault`.
 
@@ -78,6 +94,31 @@ class Connection(Protocol):
 
         Raises:
             Fault: TAKEN; TOO_LARGE when one row alone is more than the server takes.
+        """
+        ...
+
+    async def grow(
+        self,
+        grown: Sequence[Growth],
+        lease: int,
+        gone: Sequence[tuple[bytes, int]],
+        events: Sequence[Sequence[Any]],
+        chunks: Sequence[Sequence[Any]],
+    ) -> Collection[bytes]:
+        """Store what sessions grew by, in a transaction and as few round trips as can be.
+
+        Only of sessions whose row is as expected; of the others nothing. It may store nothing,
+        too, where that would take more.
+
+        Args:
+            grown: the rows of the sessions, in the order of their keys.
+            lease: microseconds from now for which their holder keeps them.
+            gone: keys of the rows of chunks to delete before.
+            events: rows, in the order of the table's columns.
+            chunks: likewise.
+
+        Returns:
+            the keys of the sessions of which everything is stored.
         """
         ...
 

@@ -79,7 +79,7 @@ class Pool:
                 await db.commit()
             except BaseException:
                 # Also where it was cancelled: that ends within the connection's time limits.
-                await _undone(db)
+                await undone(db)
                 raise
 
     async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -134,7 +134,7 @@ class Pool:
             db.abort()
 
 
-async def _undone(db: Connection) -> None:
+async def undone(db: Connection) -> None:
     """End a transaction that went wrong: undo it, or cut the connection, which does so too."""
     if not db.alive:
         db.abort()

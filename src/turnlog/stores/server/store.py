@@ -1,7 +1,8 @@
 """The store on a database server, whichever it is: all that differs is in its driver.
 
-See the modules beside this one: `schema` for the tables, `leases`, `writing` and `changes` for
-writing, `reading` and `decoding`, `listing` and `inbox`, `tailing` for waiting.
+See the modules beside this one: `schema` for the tables; `leases`, `tenures`, `writing`,
+`committing` and `changes` for writing; `reading` and `decoding`, `listing`, `inbox`; `tailing` for
+waiting.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import anyio
 
 from turnlog import _ambient
 from turnlog.errors import ForkedProcess, NoSuchSession, StoreClosed, StoreError, TurnlogError
+from turnlog.stores.server.committing import Committing
 from turnlog.stores.server.driver import Fault
 from turnlog.stores.server.failures import translated
 from turnlog.stores.server.fulltext import Index
@@ -26,7 +28,8 @@ from turnlog.stores.server.reading import Reader
 from turnlog.stores.server.schema import key_of, may_not_migrate, migrate, plan
 from turnlog.stores.server.searching import Searching
 from turnlog.stores.server.tailing import Tailing
-from turnlog.stores.server.writing import Tenure, Writing
+from turnlog.stores.server.tenures import Tenures
+from turnlog.stores.server.writing import Writing
 from turnlog.stores.sql.heads import read_header, stored_id
 from turnlog.stores.sql.kinds import most_of
 from turnlog.stores.upkeep import Diagnosed
@@ -67,12 +70,15 @@ class _Open:
         self.pid = _ambient.process_id()
         self.readers = Pool(driver, _READERS, patience)
         self.writers = Pool(driver, _WRITERS, patience)
-        self.tenures: set[Tenure] = set()
+        self.tenures = Tenures(dialect, url)
         self.reader = Reader(dialect, url)
         self.leases = Leases(
             self.writers, dialect, lambda: sorted({one.key for one in self.tenures}), lease
         )
         self.writing = Writing(self.writers, dialect, self.reader, self.leases, self.tenures, url)
+        self.committing = Committing(
+            self.writers, dialect, self.reader, self.tenures, self.leases.length
+        )
         self.listing = Listing(self.readers, dialect, self.reader, url)
         self.inbox = Inbox(self.writers, dialect, self.reader)
         self.tailing = Tailing(driver, self.readers)
@@ -291,7 +297,7 @@ class ServerStore:
     async def commit(self, batches: Sequence[Batch]) -> list[AnyStoreError | None]:
         """Store all batches in one transaction."""
         opened = self._opened()
-        results = await self._shielded(opened.writing.commit(batches))
+        results = await self._shielded(opened.committing.commit(batches))
         for batch, error in zip(batches, results, strict=True):
             if error is None and batch.events:
                 opened.tailing.grown(batch.claim.handle.key, batch.next_seq)

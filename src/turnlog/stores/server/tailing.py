@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from turnlog.stores.server.driver import Bell, Driver
     from turnlog.stores.server.pool import Pool
 
-RING_EVERY = 0.01
+RING_EVERY = 0.02
 """Seconds between two rings of one handle at least."""
 
 
