@@ -66,7 +66,11 @@ async def test_eight_workers_are_killed(tmp_path: Path, store: str) -> None:
 async def test_workers_and_their_server_are_killed(tmp_path: Path, kind: Kind) -> None:
     """The same on a server that crashes now and then, while workers are killed."""
     url, restart = private(kind)
-    plan = Plan(url, workers=4, sessions=60, prompts=2, kills=8, restart=restart, restarts=3)
+    plan = Plan(
+        url, workers=8, sessions=120, prompts=2, kills=24, restart=restart, restarts=4, seed=3
+    )
     outcome = await run(plan, tmp_path)
     assert outcome.faults == []
-    assert (outcome.kills, outcome.restarts) == (8, 3)
+    assert (outcome.kills, outcome.restarts) == (24, 4)
+    assert outcome.cut_off > 0
+    assert outcome.gone_on > 0
