@@ -79,13 +79,21 @@ class AgentOptions:
 
     @property
     def words(self) -> list[str]:
-        """The options that the same agent needs again."""
+        """The options that the same agent needs again; its system text the session has."""
         words = [] if self.model is None else ["--model", self.model]
         if self.context_window is not None:
             words += ["--context-window", str(self.context_window)]
         if self.recall:
             words.append("--recall")
-        return [*words, *(word for name in self.tool or () for word in ("--tool", name))]
+        words += [word for name in self.tool or () for word in ("--tool", name)]
+        for option, value, usual in (
+            ("--max-steps", self.max_steps, AGENT_DEFAULTS.max_steps),
+            ("--max-output-tokens", self.max_output_tokens, None),
+            ("--temperature", self.temperature, None),
+        ):
+            if value != usual:
+                words += [option, str(value)]
+        return [*words, "--yes"] if self.yes else words
 
 
 AGENT_DEFAULTS = AgentOptions()
@@ -94,8 +102,15 @@ AGENT_DEFAULTS = AgentOptions()
 def continuing(
     session_id: str, chosen: AgentOptions, options: Options, *, command: str = "run"
 ) -> str:
-    """The command that goes on with a session, with the same agent."""
-    return command_line([command, "--session", session_id, *chosen.words], options)
+    """The command that goes on with a session, with the same agent.
+
+    A tool that the first step must or must not call belongs to a prompt; in a conversation it
+    belongs to each.
+    """
+    words = [command, "--session", session_id, *chosen.words]
+    if command == "chat" and chosen.tool_choice != AGENT_DEFAULTS.tool_choice:
+        words += ["--tool-choice", chosen.tool_choice]
+    return command_line(words, options)
 
 
 def command_line(words: list[str], options: Options) -> str:
