@@ -34,7 +34,8 @@ CLI_INTRO = """\
   as no other id begins with them; which session is meant is said on standard error. `run --session`,
   `chat --session`, `post --create`, `fork --as` and `copy` take ids as they are.
 - **`--json`** prints JSON, one value a line: a line for each session, event, message, finding.
-- **Exit status**: 0 done; 1 the thing asked for failed, or `verify` found a fault; 2 misuse.
+- **Exit status**: 0 done; 1 the thing asked for failed, `search` or `recall` found nothing, or
+  `verify` found a fault; 2 misuse. A list without entries is no failure.
 - **Errors** are one line on standard error; `TURNLOG_DEBUG=1` shows the traceback.
 - **What a log holds never acts on the terminal**: control characters, bidirectional marks and lone
   surrogates are shown as escapes. Colours appear on a terminal only, and not with `NO_COLOR`.

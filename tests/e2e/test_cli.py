@@ -260,7 +260,7 @@ def test_the_default_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert data_folder() == tmp_path / "turnlog"
     file = tmp_path / "turnlog" / "sessions.db"
-    for words, status in ((["ls"], 0), (["stats"], 1), (["show", "x"], 1)):
+    for words, status in ((["ls"], 0), (["search", "x"], 1), (["stats"], 1), (["show", "x"], 1)):
         result = turnlog(*words)
         assert (result.status, result.out) == (status, "")
         assert str(file) in result.err

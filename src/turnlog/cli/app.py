@@ -50,7 +50,8 @@ turnlog COMMAND --help says more.
 
 --store URL and --json go with every command.
 
-Exit status: 0 done, 1 it failed or verify found a fault, 2 misuse.
+Exit status: 0 done, 1 it failed, search or recall found nothing, or verify
+found a fault, 2 misuse.
 """
 
 

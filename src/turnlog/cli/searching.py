@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from turnlog.cli import screen
 from turnlog.cli.options import DEFAULTS, Flag, Options
-from turnlog.cli.outcome import Misused
+from turnlog.cli.outcome import Failed, Misused
 from turnlog.cli.sessions import find, is_missing, run_async, store_of
 from turnlog.errors import InvalidSearch
 from turnlog.printable import printable_line
@@ -31,7 +31,7 @@ def search(
 
     All the words must occur; case and accents do not matter. A "quoted phrase"
     is words in a row, word* the beginning of one. What was compacted is found,
-    too.
+    too. The exit status is 1 if nothing is found, as recall's is.
 
     Args:
         text: What to look for.
@@ -46,7 +46,7 @@ def search(
     if options.is_default and is_missing(options):
         if not options.json:
             screen.note_line(f"no sessions yet in {options.url}")
-        return
+        raise Failed
 
     async def work() -> list[Hit]:
         async with store_of(options) as store:
@@ -68,8 +68,10 @@ def search(
             _say_json(hit)
         else:
             _say(hit)
-    if not hits and not options.json:
-        screen.note_line("nothing was found")
+    if not hits:
+        if not options.json:
+            screen.note_line("nothing was found")
+        raise Failed
 
 
 def _say_json(hit: Hit) -> None:

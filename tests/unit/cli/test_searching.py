@@ -69,11 +69,11 @@ def test_it_looks_where_it_is_told_to(url: str) -> None:
     assert len(found("--limit", 1)) == 1
 
 
-def test_finding_nothing_is_no_error(url: str) -> None:
-    """The status is 0, and a note says that there is nothing."""
+def test_finding_nothing_is_status_1(url: str) -> None:
+    """As with recall, and with grep; a note says that there is nothing, and --json says nothing."""
     result = turnlog("search", "village", "--store", url)
-    assert (result.status, result.out) == (0, "")
-    assert "nothing was found" in result.err
+    assert (result.status, result.out, result.err) == (1, "", "nothing was found\n")
+    assert turnlog("search", "village", "--store", url, "--json") == (1, "", "")
 
 
 @pytest.mark.parametrize("words", [["*"], ["sky", "--limit", "0"]])
