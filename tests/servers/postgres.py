@@ -42,10 +42,10 @@ class Server:
         self._programs = programs
         self._options = {**_OPTIONS, **options}
         self.folder = Path(mkdtemp(prefix="turnlog-pg-"))
-        self._as_user = _unprivileged()
+        self._as_user = unprivileged()
         if self._as_user is not None:
             shutil.chown(self.folder, self._as_user)
-        self.port = _free_port()
+        self.port = free_port()
         self._names = count(1)
         word = self.folder / "word"
         word.write_text(PASSWORD)
@@ -137,8 +137,8 @@ class Server:
         return name
 
 
-def _unprivileged() -> str | None:
-    """Whose the server is, where the tests run as root, as whom PostgreSQL does not run."""
+def unprivileged() -> str | None:
+    """Whose a server is, where the tests run as root, as whom PostgreSQL does not run."""
     if os.name != "posix" or os.geteuid() != 0:
         return None
     import pwd  # noqa: PLC0415 - only on POSIX
@@ -147,7 +147,8 @@ def _unprivileged() -> str | None:
     return next(name for name in _UNPRIVILEGED if name in known)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens at."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

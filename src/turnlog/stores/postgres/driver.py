@@ -13,6 +13,7 @@ from turnlog.stores.postgres.bell import PostgresBell
 from turnlog.stores.postgres.dialect import TYPES, PostgresDialect
 from turnlog.stores.postgres.faults import faults
 from turnlog.stores.postgres.growing import statement, values
+from turnlog.stores.postgres.urls import parts_of
 from turnlog.stores.server.driver import Fault, Trouble
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ SETTINGS: Mapping[str, str] = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
-
+_MARK = "turnlog.connected"
+"""A setting that no new session has; one that has it was given to another client before."""
 
 _connect = cast("Callable[..., Awaitable[Any]]", asyncpg.connect)  # pyright: ignore[reportUnknownMemberType]
 
@@ -166,6 +168,35 @@ async def close(raw: Any, *, polite: bool) -> None:
         raw.terminate()
 
 
+async def _settle(raw: Any, settings: Mapping[str, str]) -> None:
+    """Give a new session its settings, after looking whether it is one.
+
+    They are not sent with the request to connect, of which a pooler refuses or drops what it does
+    not know.
+
+    Raises:
+        Fault: it cannot have them, the server is too old, or the session is not ours alone.
+    """
+    version = raw.get_server_version()
+    if version.major < OLDEST:
+        hint = f"PostgreSQL {version.major} is too old: turnlog needs {OLDEST} or later"
+        raise Fault(Trouble.REFUSED, f"version {version.major}.{version.minor}", hint=hint)
+    calls = "".join(f", set_config(${i}, ${i + 1}, false)" for i in range(1, 2 * len(settings), 2))
+    query = f"""
+        WITH before AS MATERIALIZED (SELECT current_setting('{_MARK}', true) AS mark)
+        SELECT mark, set_config('{_MARK}', 'on', false){calls} FROM before
+    """  # noqa: S608 - constants
+    with faults():
+        values = (part for item in settings.items() for part in item)
+        row = await raw.fetchrow(query, *values, timeout=CONNECT_TIMEOUT)
+    if row[0]:
+        hint = (
+            "a pooler gave out a session that others use: let it pool by session "
+            "(PgBouncer: pool_mode = session, server_reset_query = DISCARD ALL)"
+        )
+        raise Fault(Trouble.REFUSED, f"{_MARK} is {row[0]} already", hint=hint)
+
+
 class PostgresDriver:
     """Connects to one database.
 
@@ -178,8 +209,8 @@ class PostgresDriver:
     def __init__(self, dsn: str, url: str, *, durable: bool = True) -> None:
         self.dialect: Dialect = PostgresDialect()
         self.url = url
-        self._dsn = dsn
-        self._settings = {**SETTINGS, "synchronous_commit": "on" if durable else "off"}
+        self._dsn, own = parts_of(dsn)
+        self._settings = {**own, **SETTINGS, "synchronous_commit": "on" if durable else "off"}
 
     async def _connect(self, **settings: str) -> Any:
         with faults():
@@ -187,13 +218,12 @@ class PostgresDriver:
                 self._dsn,
                 timeout=CONNECT_TIMEOUT,
                 command_timeout=COMMAND_TIMEOUT,
-                server_settings={**self._settings, **settings},
             )
-        version = raw.get_server_version()
-        if version.major < OLDEST:
+        try:
+            await _settle(raw, {**self._settings, **settings})
+        except BaseException:
             raw.terminate()
-            hint = f"PostgreSQL {version.major} is too old: turnlog needs {OLDEST} or later"
-            raise Fault(Trouble.REFUSED, f"version {version.major}.{version.minor}", hint=hint)
+            raise
         return raw
 
     async def connect(self) -> PostgresConnection:

@@ -17,9 +17,11 @@ _BY_CODE = {
     "23505": Trouble.TAKEN,
     "25006": Trouble.READ_ONLY,
     "25P03": Trouble.LOST,  # idle in a transaction for too long
+    "26000": Trouble.REFUSED,  # a prepared statement that is another session's
     "3D000": Trouble.REFUSED,  # no such database
     "3F000": Trouble.OTHER,  # no such schema
     "42501": Trouble.REFUSED,  # no privilege
+    "42P05": Trouble.REFUSED,  # a prepared statement that another client made
     "53300": Trouble.LOST,  # too many connections
     "55P03": Trouble.BUSY,  # a lock not had in time
     "57014": Trouble.BUSY,  # a statement not done in time
@@ -36,8 +38,14 @@ _BY_CLASS = {
     "54": Trouble.TOO_LARGE,
 }
 
+_POOLED = (
+    "a pooler gives each transaction another session: let it pool by session (PgBouncer: "
+    "pool_mode = session)"
+)
 # SQLSTATE -> what to do about it.
 _HINTS = {
+    "26000": _POOLED,
+    "42P05": _POOLED,
     "28P01": "the password is not this user's: give it in the URL, in PGPASSWORD or in ~/.pgpass",
     "28000": "the server lets this user not in from here: see the role and pg_hba.conf",
     "3D000": "there is no such database: createdb makes one",
@@ -79,4 +87,7 @@ def faults() -> Generator[None]:
     ) as error:
         code = getattr(error, "sqlstate", None) or ""
         said = str(error) or type(error).__name__
-        raise Fault(trouble_of(error), said, code, _HINTS.get(code, "")) from error
+        hint = _HINTS.get(code, "")
+        if hint is _POOLED:
+            said = said.partition("\n")[0]  # what follows is advice of asyncpg's, for its own users
+        raise Fault(trouble_of(error), said, code, hint) from error
