@@ -30,9 +30,9 @@ CLI_INTRO = """\
   (`$XDG_DATA_HOME/turnlog/sessions.db`, `~/.local/share/turnlog/sessions.db` where that is not set,
   the platform's own place on macOS and Windows; a folder `sessions` from before is used until there
   is such a file). `--store` and `--json` may stand before the command.
-- **An id** of a session that is there may be shortened to its beginning, 4 characters or more, as long
-  as no other id begins with them; which session is meant is said on standard error. `run --session`,
-  `chat --session`, `post --create`, `fork --as` and `copy` take ids as they are.
+- **An id** of a session that is there may be shortened to its beginning, 4 characters or more, as
+  long as no other id begins with them; which session is meant is said on standard error.
+  `run --session`, `chat --session`, `post --create`, `fork --as` and `copy` take ids as they are.
 - **`--json`** prints JSON, one value a line: a line for each session, event, message, finding.
 - **Exit status**: 0 done; 1 the thing asked for failed, `search` or `recall` found nothing, or
   `verify` found a fault; 2 misuse. A list without entries is no failure.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from turnlog.cli import screen
-from turnlog.cli.options import DEFAULTS, Id, Options
+from turnlog.cli.options import DEFAULTS, Flag, Id, Options
 from turnlog.cli.sessions import check_seq, read_session, run_async, store_of
 
 if TYPE_CHECKING:
@@ -22,13 +23,17 @@ def tail(
     *,
     from_: Annotated[int | None, Parameter(name="--from")] = None,
     follow: bool = True,
+    events: Annotated[bool, Flag] = False,
     options: Options = DEFAULTS,
 ) -> None:
     """Follow a session until Ctrl-C.
 
-    Prints events as they become durable, whichever process writes them.
+    Shows what becomes durable, whichever process writes it: on a terminal as
+    a person reads it, answers while they stream; elsewhere, or with --events,
+    a line for each event; with --json each event as it is in the log.
 
     Args:
+        events: On a terminal, too, a line for each event.
         from_: The first seq; by default the last ten events come first.
         follow: Wait for more.
 
@@ -36,30 +41,43 @@ def tail(
         turnlog tail ID
         turnlog tail ID --from 0
         turnlog tail ID --no-follow --json
+        turnlog tail ID | grep tool/
     """
     check_seq("--from", from_)
+
+    from turnlog.cli.drawing import Drawing
+
+    drawing = Drawing() if sys.stdout.isatty() and not (events or options.json) else None
 
     async def work() -> None:
         async with store_of(options) as store:
             session = await read_session(store, id, "surface")
             start = max(session.next_seq - LAST, 0) if from_ is None else from_
-            last = start - 1
-            for event in await session.read_events(start):
+            past = await session.read_events(start)
+            last = past[-1].seq if past else start - 1
+            if drawing is not None:
+                drawing.past(past)
+                sys.stdout.flush()
+            for event in past if drawing is None else ():
                 _say(event, json=options.json)
-                last = event.seq
             if follow:
                 async for event in store.tail(session.id, after=last):
-                    _say(event, json=options.json)
+                    if drawing is None:
+                        _say(event, json=options.json)
+                    else:
+                        drawing.show(event)
+                        sys.stdout.flush()
 
     try:
         run_async(work)
     except KeyboardInterrupt:
         return
+    finally:
+        if drawing is not None:
+            drawing.close()
 
 
 def _say(event: AnyEvent, *, json: bool) -> None:
-    import sys
-
     if json:
         screen.say_json(event.to_dict())
     else:
@@ -75,5 +93,6 @@ def _gist(event: AnyEvent) -> str:
     if message is not None:
         calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
         return " ".join([message.text, *calls]).strip() or f"({message.role})"
-    raw = event.raw[:400].decode("utf-8", "replace")
-    return "" if raw == "{}" else raw
+    from turnlog.cli.drawing import raw
+
+    return raw(event)
