@@ -52,10 +52,12 @@ _STARTS_WITHIN = 60.0  # seconds
 class Server:
     """One server. `USER` may do everything; over TCP it is asked for `PASSWORD`."""
 
-    def __init__(self, programs: tuple[str, str], **options: str) -> None:
+    def __init__(
+        self, programs: tuple[str, str], within: Path | None = None, **options: str
+    ) -> None:
         self._server, installer = programs
         self._options = {**_OPTIONS, **options}
-        self.folder = Path(mkdtemp(prefix="turnlog-maria-"))
+        self.folder = Path(mkdtemp(prefix="turnlog-maria-", dir=within))
         self._as_user = _unprivileged()
         if self._as_user is not None:
             shutil.chown(self.folder, self._as_user)
@@ -124,7 +126,7 @@ class Server:
                 return False
 
     def stop(self, sent: signal.Signals = signal.SIGKILL) -> None:
-        """Stop it: SIGKILL is a crash."""
+        """Stop it, unless it stopped itself: SIGKILL is a crash."""
         assert self._process is not None
         self._process.send_signal(sent)
         self._process.wait(60)
@@ -209,7 +211,7 @@ def _programs() -> tuple[str, str] | None:
 
 @cache
 def _started(programs: tuple[str, str], **options: str) -> Server:
-    server = Server(programs, **options)
+    server = Server(programs, None, **options)
     atexit.register(server.end)
     return server
 
@@ -220,10 +222,19 @@ def server(**options: str) -> Server:
     Args:
         options: settings of the server; for each set of them there is one.
     """
+    return _started(_required(), **options)
+
+
+def private(within: Path) -> Server:
+    """A server of the caller's own, who ends it, with all its files in a folder."""
+    return Server(_required(), within)
+
+
+def _required() -> tuple[str, str]:
     programs = _programs()
     if programs is None:
         reason = "no MariaDB: mariadbd, mariadb-install-db or my_print_defaults is not on the PATH"
         if os.environ.get("TURNLOG_REQUIRE_SERVERS") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
-    return _started(programs, **options)
+    return programs

@@ -38,10 +38,10 @@ _ENDS_IT = 'read _; "$1" stop -D "$2/data" -m immediate >/dev/null 2>&1; rm -rf 
 class Server:
     """One server; its only superuser is `USER`, with `PASSWORD` where it asks for one."""
 
-    def __init__(self, programs: Path, **options: str) -> None:
+    def __init__(self, programs: Path, within: Path | None = None, **options: str) -> None:
         self._programs = programs
         self._options = {**_OPTIONS, **options}
-        self.folder = Path(mkdtemp(prefix="turnlog-pg-"))
+        self.folder = Path(mkdtemp(prefix="turnlog-pg-", dir=within))
         self._as_user = unprivileged()
         if self._as_user is not None:
             shutil.chown(self.folder, self._as_user)
@@ -87,7 +87,9 @@ class Server:
         )  # fmt: skip
 
     def stop(self, mode: str = "immediate") -> None:
-        """Stop it: "immediate" is as a crash."""
+        """Stop it, unless it stopped itself: "immediate" is as a crash."""
+        if not (self.folder / "data" / "postmaster.pid").exists():
+            return
         self._run("pg_ctl", "stop", "-w", "-s", "-D", f"{self.folder}/data", "-m", mode)
 
     def end(self) -> None:
@@ -165,7 +167,7 @@ def _programs() -> Path | None:
 
 @cache
 def _started(programs: Path, **options: str) -> Server:
-    server = Server(programs, **options)
+    server = Server(programs, None, **options)
     atexit.register(server.end)
     return server
 
@@ -176,10 +178,19 @@ def server(**options: str) -> Server:
     Args:
         options: settings of the server; for each set of them there is one.
     """
+    return _started(_required(), **options)
+
+
+def private(within: Path) -> Server:
+    """A server of the caller's own, who ends it, with all its files in a folder."""
+    return Server(_required(), within)
+
+
+def _required() -> Path:
     programs = _programs()
     if programs is None:
         reason = "no PostgreSQL: initdb is neither in /usr/lib/postgresql nor on the PATH"
         if os.environ.get("TURNLOG_REQUIRE_SERVERS") == "1":
             pytest.fail(reason)
         pytest.skip(reason)
-    return _started(programs, **options)
+    return programs

@@ -46,6 +46,14 @@ _GARBLED = (struct.error, AssertionError, LookupError, ValueError)  # of what it
 _ENGINE = 1030  # what the storage engine said, by its own number
 _NO_SPACE = ("error 28 ", "error 122 ", "error 168 ")
 
+_FULL_DISK = "the server's disk is full: free some space, and try again"
+_HINTS = {
+    1021: _FULL_DISK,
+    _ENGINE: _FULL_DISK,
+    1114: "the server's disk is full, or its limit for the table: free some space, or raise it, "
+    "and try again",
+}
+
 
 def trouble_of(number: int | None, said: str) -> Trouble:
     """What kind of trouble an error is; the number is None where it is the driver's own."""
@@ -68,7 +76,9 @@ def fault_of(error: Exception) -> Fault:
         # What came was not the answer to what was sent, or the connection was closed before.
         broken = isinstance(error, InterfaceError) or "equence" in said
         return Fault(Trouble.LOST if broken else Trouble.OTHER, said)
-    return Fault(trouble_of(number, said), said, str(number))
+    trouble = trouble_of(number, said)
+    hint = _HINTS.get(number, "") if trouble is Trouble.FULL else ""
+    return Fault(trouble, said, str(number), hint)
 
 
 @contextmanager
