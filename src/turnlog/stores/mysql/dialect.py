@@ -12,7 +12,7 @@ from turnlog.stores.server.driver import Fault, Trouble
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from turnlog.stores.server.dialect import Kind, Table, Term
+    from turnlog.stores.server.dialect import Groups, Kind, Table, Term
     from turnlog.stores.server.driver import Connection
     from turnlog.stores.upkeep import Diagnosed
 
@@ -84,28 +84,57 @@ class MySqlDialect:
     def terms(self, found: Sequence[str]) -> str:
         """The terms as words that InnoDB indexes."""
         counts = Counter(map(_word, found))
-        words = " ".join(" ".join([word] * min(n, _TIMES)) for word, n in counts.items())
+        words = "".join(f"{word} " * min(n, _TIMES) for word, n in counts.items())
         return words if len(words) <= _ROOM else _EVERY
 
     def ask(
-        self, wanted: Sequence[Sequence[Term]], within: tuple[bytes, int, int] | None, most: int
+        self,
+        wanted: Groups,
+        common: Groups,
+        within: tuple[bytes, int, int] | None,
+        most: int,
     ) -> tuple[str, tuple[Any, ...]]:
         """By a query in boolean mode; long messages count less, as they hold more of everything.
 
         InnoDB does all that a query asks for each time that it is said in other words: the one that
-        finds is the one that ranks, and a text that only may hold the terms comes last.
+        finds is the one that ranks, and a text that only may hold the terms comes last. It reads
+        all that its index has of each term: for what is common a look at each message is faster.
         """
-        groups = (" ".join(_word(t.text) + "*" * t.prefix for t in group) for group in wanted)
-        said = f"({' '.join(f'+({group})' for group in groups)}) {_EVERY}"
+        said = f"({' '.join(map(_asked, wanted))}) {_EVERY}"
+        holds, pieces = _holding(common)
         where = "" if within is None else "AND session = ? AND seq >= ? AND seq < ?"
         score = "MATCH (words) AGAINST (? IN BOOLEAN MODE)"
         query = f"""
             SELECT session, seq, IF(words = ?, 0, {score} / (1 + LN(1 + length))) AS score
-            FROM search_words WHERE {score} {where}
+            FROM search_words WHERE {score} AND {holds} {where}
             ORDER BY score DESC, seq DESC, session LIMIT ?
         """  # noqa: S608 - constants
         bounds = () if within is None else within
-        return query, (_EVERY, said, said, *bounds, most)
+        return query, (_EVERY, said, said, *pieces, *bounds, most)
+
+    def look(
+        self, wanted: Groups, condition: str, values: Sequence[Any], most: int
+    ) -> tuple[str, tuple[Any, ...]]:
+        """By the words as they are stored."""
+        holds, pieces = _holding(wanted)
+        each = [_stored(term) for group in wanted for term in group]
+        times = " + ".join(
+            f"(LENGTH(words) - LENGTH(REPLACE(words, ?, ''))) / {len(piece)}" for piece in each
+        )
+        query = f"""
+            SELECT session, seq, ({times}) / (1 + LN(1 + length)) AS score FROM search_words
+            WHERE {condition} AND {holds} ORDER BY score DESC, seq DESC, session LIMIT ?
+        """  # noqa: S608 - constants
+        return query, (*each, *values, *pieces, most)
+
+    def count(
+        self, wanted: Groups, condition: str, values: Sequence[Any]
+    ) -> tuple[str, tuple[Any, ...]]:
+        """By the words as they are stored."""
+        said = [_holding([group]) for group in wanted]
+        columns = ", ".join(f"COUNT(CASE WHEN {holds} THEN 1 END)" for holds, _ in said)
+        query = f"SELECT COUNT(*), {columns} FROM search_words WHERE {condition}"  # noqa: S608
+        return query, (*(piece for _, pieces in said for piece in pieces), *values)
 
     @asynccontextmanager
     async def migrating(self, db: Connection) -> AsyncGenerator[None]:
@@ -129,6 +158,24 @@ def _word(term: str) -> str:
     if not term.isascii():
         term = "".join(letter if letter.isascii() else f"{ord(letter):x}" for letter in term)
     return f"{_BEFORE}{term}"[:_LONGEST]
+
+
+def _asked(group: Sequence[Term]) -> str:
+    """A group as a query in boolean mode says it: what is in parentheses takes longer."""
+    words = [_word(term.text) + "*" * term.prefix for term in group]
+    return f"+({' '.join(words)})" if len(words) > 1 else f"+{words[0]}"
+
+
+def _stored(term: Term) -> str:
+    """A term as it is in a text of terms, each of which has a blank behind it."""
+    return _word(term.text) + " " * (not term.prefix)
+
+
+def _holding(wanted: Groups) -> tuple[str, list[str]]:
+    """The condition that a text may hold a term of each group, and what to bind."""
+    each = (f"({' OR '.join(['LOCATE(?, words)'] * len(group))})" for group in wanted)
+    pieces = [_stored(term) for group in wanted for term in group]
+    return f"({' AND '.join(each) or 'TRUE'} OR words = ?)", [*pieces, _EVERY]
 
 
 def _insert(table: Table) -> str:

@@ -10,7 +10,7 @@ from turnlog.stores.postgres.diagnosis import diagnose
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from turnlog.stores.server.dialect import Kind, Table, Term
+    from turnlog.stores.server.dialect import Groups, Kind, Table
     from turnlog.stores.server.driver import Connection
     from turnlog.stores.upkeep import Diagnosed
 
@@ -26,7 +26,8 @@ _PLACES = 60  # of a term in one text: more of them would not make it better
 _LAST_PLACE = 16_383  # that a tsvector can tell from those behind it
 _ROOM = 700_000  # bytes of a tsvector, which may have 1 MiB
 _EVERY = "'*'"  # in a text with more terms than fit: no term looks so
-_RANKED = 5_000  # messages that are compared; who asks for what is everywhere is not kept waiting
+_RANKED = 2_000  # messages that are compared; who asks for what is in many is not kept waiting
+_SCORE = "ts_rank(words, ?::tsquery, 1)::float8"
 _MIGRATING = 0x746C6F67  # the number of an advisory lock: "tlog"
 
 
@@ -106,30 +107,57 @@ class PostgresDialect:
         return " ".join(f"'{term}':{','.join(places)}" for term, places in at.items())
 
     def ask(
-        self, wanted: Sequence[Sequence[Term]], within: tuple[bytes, int, int] | None, most: int
+        self,
+        wanted: Groups,
+        common: Groups,
+        within: tuple[bytes, int, int] | None,
+        most: int,
     ) -> tuple[str, tuple[Any, ...]]:
-        """By a tsquery; of many messages only the last ones are ranked."""
-        groups = (
-            " | ".join(f"'{t.text[:_LONGEST]}'{':*' if t.prefix else ''}" for t in group)
-            for group in wanted
-        )
-        said = " & ".join(f"({group})" for group in groups)
+        """By a tsquery; of many messages only the last ones are ranked.
+
+        Their words are fetched afterwards: PostgreSQL would sort them on disk.
+        """
+        said = _said([*wanted, *common])
         where = "" if within is None else "AND session = ? AND seq >= ? AND seq < ?"
         query = f"""
-            WITH asked AS (SELECT ?::tsquery AS query, ?::tsquery AS ranked),
-            found AS (
-                SELECT session, seq, words FROM search_words, asked
-                WHERE words @@ query {where} ORDER BY time DESC LIMIT ?
+            WITH found AS MATERIALIZED (
+                SELECT session, seq FROM search_words WHERE words @@ ?::tsquery {where}
+                ORDER BY time DESC, seq DESC, session LIMIT ?
             )
-            SELECT session, seq, ts_rank(words, ranked, 1)::float8 AS score FROM found, asked
+            SELECT session, seq, {_SCORE} AS score FROM found JOIN search_words USING (session, seq)
             ORDER BY score DESC, seq DESC, session LIMIT ?
         """  # noqa: S608 - constants
         bounds = () if within is None else within
-        return query, (f"({said}) | {_EVERY}", said, *bounds, max(_RANKED, most), most)
+        return query, (f"({said}) | {_EVERY}", *bounds, max(_RANKED, most), said, most)
+
+    def look(
+        self, wanted: Groups, condition: str, values: Sequence[Any], most: int
+    ) -> tuple[str, tuple[Any, ...]]:
+        """By a tsquery, too, said so that no index can answer it."""
+        said = _said(wanted)
+        query = f"""
+            SELECT session, seq, {_SCORE} AS score FROM search_words
+            WHERE {condition} AND (words @@ ?::tsquery) IS TRUE
+            ORDER BY score DESC, seq DESC, session LIMIT ?
+        """  # noqa: S608 - constants
+        return query, (said, *values, f"({said}) | {_EVERY}", most)
+
+    def count(self, wanted: Groups, condition: str, values: Sequence[Any]) -> None:
+        """The index itself begins with what is rare."""
+        del wanted, condition, values
 
     async def diagnose(self, db: Connection) -> list[Diagnosed]:
         """The version, what of its settings is not safe, what we may do."""
         return await diagnose(db)
+
+
+def _said(wanted: Groups) -> str:
+    """What is wanted, as a tsquery: a term of each group."""
+    groups = (
+        " | ".join(f"'{t.text[:_LONGEST]}'{':*' if t.prefix else ''}" for t in group)
+        for group in wanted
+    )
+    return " & ".join(f"({group})" for group in groups)
 
 
 def _insert(table: Table) -> str:

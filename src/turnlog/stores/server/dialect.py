@@ -61,6 +61,10 @@ class Term(NamedTuple):
     prefix: bool = False
 
 
+Groups: TypeAlias = Sequence[Sequence[Term]]
+"""What is searched for: of each group one term."""
+
+
 class Dialect(Protocol):
     """The words of one database.
 
@@ -117,7 +121,11 @@ class Dialect(Protocol):
         ...
 
     def ask(
-        self, wanted: Sequence[Sequence[Term]], within: tuple[bytes, int, int] | None, most: int
+        self,
+        wanted: Groups,
+        common: Groups,
+        within: tuple[bytes, int, int] | None,
+        most: int,
     ) -> tuple[str, tuple[Any, ...]]:
         """A query of the messages that hold terms, best first; and what to bind.
 
@@ -126,8 +134,32 @@ class Dialect(Protocol):
 
         Args:
             wanted: of each group one term must occur.
+            common: likewise; they need not count for the score, as many messages hold them.
             within: only a session with this key, from one seq to before another.
             most: how many to give.
+        """
+        ...
+
+    def look(
+        self, wanted: Groups, condition: str, values: Sequence[Any], most: int
+    ) -> tuple[str, tuple[Any, ...]]:
+        """As `ask`, without the index: by a look into each message for which a condition holds.
+
+        Args:
+            wanted: of each group one term must occur.
+            condition: on `session` and `seq`, by which the table's key finds the messages.
+            values: what to bind in it.
+            most: how many to give.
+        """
+        ...
+
+    def count(
+        self, wanted: Groups, condition: str, values: Sequence[Any]
+    ) -> tuple[str, tuple[Any, ...]] | None:
+        """A query of one row: how many messages there are, and how many hold each group.
+
+        None where it does not matter to `ask` which groups are common. The arguments are those of
+        `look`.
         """
         ...
 

@@ -41,7 +41,10 @@ _LACKING = """
 """
 _USED = "SELECT 1 FROM search_upto LIMIT 1"
 _UPTO = "SELECT seq FROM search_upto WHERE session = ? FOR UPDATE"
-_SET_UPTO = "UPDATE search_upto SET seq = ? WHERE session = ?"
+_SET_UPTO = """
+    UPDATE search_upto SET seq = ?, messages = messages + ?, time = greatest(time, ?)
+    WHERE session = ?
+"""
 
 
 class _Lacking(NamedTuple):
@@ -96,18 +99,19 @@ class Index:
         except (InvalidHeader, UnsupportedVersion):
             header = None  # who opens the session is told
         async with self._pool.transaction() as db:
-            await db.execute(self._dialect.add(UPTO), one.key, one.boundary)
+            await db.execute(self._dialect.add(UPTO), one.key, one.boundary, 0, 0)
             ((start,),) = await db.fetch(_UPTO, one.key)
             if start >= one.next_seq:
                 return False
-            upto = one.next_seq
+            upto, words = one.next_seq, []
             if header is not None:
                 part = Part(one.key, start, one.next_seq)
                 events, upto = await self._reader.messages(db, one.root, part, STEP)
                 events = [as_read(header, event) for event in events]
                 words, shadows = await to_thread.run_sync(self._rows, one.key, events)
                 await _insert(db, words, shadows)
-            await db.execute(_SET_UPTO, upto, one.key)
+            last = max((time for _, _, time, _, _ in words), default=0)
+            await db.execute(_SET_UPTO, upto, len(words), last, one.key)
         return upto < one.next_seq
 
     def _rows(

@@ -122,7 +122,6 @@ class Listing:
 
         Whatever is written while one lists, each session is listed once.
         """
-
         return [key for (key,) in await self._fetch(_ORDER)]
 
     async def lines(

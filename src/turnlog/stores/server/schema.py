@@ -130,8 +130,16 @@ SHADOWS = Table(  # replacements, which take the nodes from start to stop from t
     ),
     ("session", "seq"),
 )
-UPTO = Table(  # the seq before which everything of a session is in the index
-    "search_upto", (Column("session", "key"), Column("seq", "int")), ("session",)
+UPTO = Table(
+    "search_upto",
+    (
+        Column("session", "key"),
+        Column("seq", "int"),  # before which everything of the session is in the index
+        Column("messages", "int"),  # how many rows it has in `search_words`
+        Column("time", "int"),  # of the last of them
+    ),
+    ("session",),
+    grows=True,
 )
 
 Step: TypeAlias = "Sequence[Table]"

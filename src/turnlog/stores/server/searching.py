@@ -1,4 +1,4 @@
-"""Searching: the index names messages that may fit, and a look into them says which do."""
+"""Searching: `ranking` names messages that may fit, and a look into them says which do."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from turnlog.errors import TurnlogError
 from turnlog.stores.phrases import Matcher
 from turnlog.stores.searching import Hit, Search, Shadows, hit_of, searched
 from turnlog.stores.server.fulltext import Index, as_read, groups_of
+from turnlog.stores.server.ranking import Ranking
 from turnlog.stores.sql.heads import line_of, read_header, read_id
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from turnlog.stores.server.dialect import Dialect
     from turnlog.stores.server.driver import Connection
     from turnlog.stores.server.pool import Pool
+    from turnlog.stores.server.ranking import Ranked
     from turnlog.stores.server.reading import Part, Reader
 
 _HEADS = """
@@ -79,23 +81,14 @@ class Searching:
     async def _hits(self, wanted: Search, parts: list[Part] | None) -> list[Hit]:
         most = room = wanted.skip + wanted.limit
         answer = _Answer(self._dialect, self._reader, self._title_of, wanted, parts)
+        ranking = Ranking(self._dialect, groups_of(wanted), parts)
         while True:
             async with self._pool.connection() as db:
-                ranked = await self._ranked(db, wanted, parts, most)
+                ranked = await ranking.best(db, most)
                 hits = await answer.hits(db, ranked)
             if len(hits) >= room or len(ranked) < most:
                 return hits[wanted.skip : room]
             most *= 4  # some were not to be shown
-
-    async def _ranked(
-        self, db: Connection, wanted: Search, parts: list[Part] | None, most: int
-    ) -> list[tuple[bytes, int, float]]:
-        groups = groups_of(wanted)
-        found: list[tuple[bytes, int, float]] = []
-        for part in [None] if parts is None else parts:
-            query, values = self._dialect.ask(groups, part, most)
-            found += [(key, seq, score) for key, seq, score in await db.fetch(query, *values)]
-        return sorted(found, key=lambda hit: (-hit[2], -hit[1], hit[0]))[:most]
 
 
 class _Answer:
@@ -120,7 +113,7 @@ class _Answer:
         self._titles: dict[str, str] = {}
         self._known: dict[tuple[bytes, int], Hit | None] = {}
 
-    async def hits(self, db: Connection, ranked: Sequence[tuple[bytes, int, float]]) -> list[Hit]:
+    async def hits(self, db: Connection, ranked: Sequence[Ranked]) -> list[Hit]:
         """Those of the messages that are wanted, in their order."""
         fresh = [hit for hit in ranked if hit[:2] not in self._known]
         if fresh:
