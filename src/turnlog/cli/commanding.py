@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -185,11 +186,11 @@ def _post(
     """Post a command made from the session as it is now, and say what comes of it."""
     from turnlog.repair import is_suspended
 
-    async def work() -> tuple[str, str, str | None]:
+    async def work() -> tuple[str, str, SessionInUse | None]:
         async with store_of(options) as store:
             session = await read_session(store, id)
             name = session.id
-            command, owner = make(session), await _owner(store, name)
+            command, owner = make(session), await _in_use(store, name)
             if owner is None and not is_suspended(session.header, session.held):
                 raise TurnlogError(
                     f"session {name!r}: its turn was interrupted; "
@@ -197,9 +198,19 @@ def _post(
                 )
             return name, await store.inbox(name).post(command), owner
 
-    name, command_id, owner = run_async(work)
+    name, command_id, in_use = run_async(work)
+    owner = None if in_use is None else str(in_use.owner or "another process")
+    is_gone = in_use is not None and _is_gone(in_use.owner)
     if options.json:
-        screen.say_json({"id": command_id, "session": name, "owner": owner})
+        gone = {"ownerIsGone": True} if is_gone else {}
+        screen.say_json({"id": command_id, "session": name, "owner": owner, **gone})
+    elif is_gone:
+        repair = command_line(["repair", name], options)
+        screen.say(screen.printable_line(f"{what} posted; {owner} has it, but is gone"))
+        screen.note_line(
+            "if it crashed, its turn is over and nothing comes of this: "
+            f"{repair} closes the turn once the lease has run out"
+        )
     elif owner is not None:
         screen.say(screen.printable_line(f"{what} posted; {owner} takes it"))
     else:
@@ -208,13 +219,32 @@ def _post(
         screen.note_line(f"{run}, with its --model and --tool, goes on with it")
 
 
-async def _owner(store: Store, session_id: str) -> str | None:
+async def _in_use(store: Store, session_id: str) -> SessionInUse | None:
     """Who owns a session, None if nobody does: found out by owning it for a moment."""
     from turnlog.stores.adopting import this_process
 
     try:
         claim = await store.backend.claim(session_id, this_process())
     except SessionInUse as error:
-        return str(error.owner or "another process")
+        return error
     await store.backend.release(claim)
     return None
+
+
+def _is_gone(owner: object) -> bool:
+    """Whether the owner is a process of this machine that is not there any more.
+
+    A database server keeps a session for a process that crashed until its lease has run out.
+    """
+    from turnlog.stores.adopting import this_process
+    from turnlog.stores.port import Owner
+
+    if not isinstance(owner, Owner) or owner.host != this_process().host or os.name != "posix":
+        return False
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # somebody else's, or no number of a process
+        return False
+    return False
