@@ -38,10 +38,14 @@ DSH = (
 
 
 class Options(NamedTuple):
-    """How much to measure: `small` only shows that a script runs; `count` is for R1 and R6."""
+    """How much to measure: `small` only shows that a script runs; `count` is for R1 and R6.
+
+    `only` names one part of a script that has several.
+    """
 
     small: bool
     count: int | None
+    only: str | None = None
 
     def size(self, full: int, small: int) -> int:
         """The size to measure at."""
@@ -71,8 +75,9 @@ def report(measure: Callable[[Options], Iterable[dict[str, Any]]]) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--small", action="store_true", help="only show that it runs")
     parser.add_argument("--count", type=int, help="how many kills or histories")
+    parser.add_argument("--only", help="the one part to measure, of a script that has several")
     given = parser.parse_args()
-    for line in measure(Options(given.small, given.count)):
+    for line in measure(Options(given.small, given.count, given.only)):
         print(json.dumps(line), flush=True)
 
 

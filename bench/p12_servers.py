@@ -1,6 +1,6 @@
 """P12, P9 and takeover on PostgreSQL and MariaDB, on private servers that wait for their disk.
 
-    python p12_servers.py --count 3
+    python p12_servers.py --count 3 [--only finding]
 
 Events a second of one and of eight worker processes, each with sessions of its own, flushed
 together again and again; against the same processes that insert the same events, a row each, with
@@ -8,7 +8,8 @@ one multi-row INSERT a transaction: on the clock, from the moment that all are r
 is done. What eight workers need of the server's CPU and disk, and what turns of real agents do that
 are streamed at the pace of a model, is what `scaling.py` computes with. Takeover is the time from
 SIGKILL or SIGSTOP of an owner until another process owns its session. `--count` says how many
-rounds; then P9 is at its full size, too. A server that is not installed is a row that says so.
+rounds; then P9 is at its full size, too. `--only` measures one part: sustained, turns, takeover or
+finding, which is P9. A server that is not installed is a row that says so.
 """
 
 from __future__ import annotations
@@ -405,6 +406,8 @@ def measure(options: Options) -> Iterator[dict[str, Any]]:
         if on_disk(place.folder) is False:
             print(f"{name} is in memory here: set TMPDIR to a folder on a disk", file=sys.stderr)
         for part in PARTS:
+            if options.only not in (None, part.__name__):
+                continue
             yield from part(name, make, options)
 
 
