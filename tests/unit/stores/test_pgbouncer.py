@@ -79,6 +79,7 @@ async def test_notifications_come_through_a_pooler(by_session: PgBouncer) -> Non
         rung.set()
 
     bell = await PostgresDriver(url, "shown").bell(hear)
+    await bell.listen(on=True)
     try:
         async with turnlog.open_store(url) as store, store.session("a") as session:
             session.add_user("hello")

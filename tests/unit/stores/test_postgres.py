@@ -46,6 +46,7 @@ async def test_a_commit_rings_the_bell(place: PostgresPlace) -> None:
             rung.set()
 
     bell = await place.driver().bell(hear)
+    await bell.listen(on=True)
     try:
         async with opened(place.store()) as store:
             for name in "ab":

@@ -6,7 +6,7 @@ escapes, and only `'` ends a string.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,8 +49,18 @@ def filled(query: str, values: Sequence[Any]) -> bytes:
 
 
 def row(values: Sequence[Any]) -> bytes:
-    """The values of one row to insert."""
-    return b"(%b)" % b",".join(map(literal, values))
+    """The values of one row to insert, where texts are not compared: plain ones are told so."""
+    return b"(%b)" % b",".join(
+        [
+            b"'%b'" % value.encode() if type(value) is str and _is_plain(value) else literal(value)
+            for value in values
+        ]
+    )
+
+
+@lru_cache(256)  # there are few kinds of events
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable() and "'" not in text and "\\" not in text
 
 
 def joined(pieces: Iterable[bytes], between: bytes, room: int) -> Iterable[bytes]:

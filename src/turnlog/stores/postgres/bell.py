@@ -1,5 +1,7 @@
 """NOTIFY and LISTEN: on one connection a handle, however many sessions it follows.
 
+Every process that listens is woken by every ring, so that one only listens while someone waits.
+
 A notification holds keys of sessions, one behind the other, in base64. The channel's name holds
 that of the schema, so that the stores of one database do not wake each other.
 """
@@ -21,22 +23,30 @@ _AT_ONCE = 300  # keys: a notification has less than 8,000 bytes
 
 
 class PostgresBell:
-    """A connection that listens."""
+    """A connection that rings, and listens while it is asked to."""
 
     def __init__(self, raw: Any, channel: str, heard: Callable[[Sequence[bytes]], None]) -> None:
         self._raw = raw
         self._channel = channel
         self._heard = heard
+        self._listens = False
 
     @classmethod
     async def made(cls, raw: Any, heard: Callable[[Sequence[bytes]], None]) -> PostgresBell:
-        """Begin to listen on a connection that is this bell's from now on."""
+        """A bell on a connection that is its own from now on."""
         with faults():
             schema = await raw.fetchval("SELECT current_schema()")
-            channel = f"turnlog_{sha256(str(schema).encode()).hexdigest()[:16]}"
-            bell = cls(raw, channel, heard)
-            await raw.add_listener(channel, bell._hear)
-            return bell
+        return cls(raw, f"turnlog_{sha256(str(schema).encode()).hexdigest()[:16]}", heard)
+
+    async def listen(self, *, on: bool) -> None:
+        """Listen from now on, or no more."""
+        if on != self._listens:
+            with faults():
+                if on:
+                    await self._raw.add_listener(self._channel, self._hear)
+                else:
+                    await self._raw.remove_listener(self._channel, self._hear)
+            self._listens = on
 
     def _hear(self, _raw: Any, _pid: int, _channel: str, said: str) -> None:
         try:

@@ -151,6 +151,10 @@ class Bell(Protocol):
         """Whether it is still connected."""
         ...
 
+    async def listen(self, *, on: bool) -> None:
+        """Hear from now on what others ring for, or no more: to hear is not free. Idempotent."""
+        ...
+
     async def ring(self, keys: Sequence[bytes]) -> None:
         """Tell that the sessions with these keys have grown."""
         ...
@@ -184,7 +188,9 @@ class Driver(Protocol):
         ...
 
     async def bell(self, heard: Callable[[Sequence[bytes]], None]) -> Bell | None:
-        """A new bell; `heard` is called in the event loop with keys of sessions that have grown.
+        """A new bell, which does not listen yet.
+
+        While it does, `heard` is called in the event loop with keys of sessions that have grown.
 
         None where the database has no such thing: who waits then looks twice a second.
         """

@@ -9,6 +9,7 @@ commits of a database wait for each other.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from turnlog.stores.server.driver import Fault
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from turnlog.stores.server.driver import Bell, Driver
     from turnlog.stores.server.pool import Pool
 
-RING_EVERY = 0.02
-"""Seconds between two rings of one handle at least."""
+RING_EVERY = 0.05
+"""Seconds between two rings of one handle at least; the first one comes at once."""
+LISTEN_ON = 5.0
+"""Seconds for which one listens on when nobody waits any more: who follows waits again soon."""
 
 
 class Pace(NamedTuple):
@@ -143,13 +146,29 @@ class Tailing:
     # -- looking -------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Look while anyone waits."""
+        """Look while anyone waits, and listen a little longer."""
+        while True:
+            await self._watch_on()
+            self._call.clear()
+            try:
+                async with asyncio.timeout(LISTEN_ON):
+                    await self._call.wait()
+            except TimeoutError:
+                with suppress(Fault):  # then it is gone, and listens no more either
+                    if self._bell is not None:
+                        await self._bell.listen(on=False)
+                if not self._waiters:
+                    return
+
+    async def _watch_on(self) -> None:
         loop = asyncio.get_running_loop()
         all_at = loop.time()  # when all were looked at, whoever calls meanwhile
         while self._waiters:
             try:
-                heard = await self._bell_that_rings() is not None
-                pace = WITH_BELL if heard else WITHOUT
+                bell = await self._bell_that_rings()
+                if bell is not None:
+                    await bell.listen(on=True)
+                pace = WITHOUT if bell is None else WITH_BELL
                 await self._look()
                 await asyncio.sleep(pace.least)
                 try:
