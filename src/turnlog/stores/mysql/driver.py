@@ -33,7 +33,7 @@ MODE = (
 # commit keeps its rows locked until the server ends its connection: MariaDB does so before the
 # patience of those ends who wait for them. Of a long list of keys MariaDB would make a table, and
 # look through all sessions for what is in it.
-_SETTINGS = f"""
+SETTINGS = f"""
     SET NAMES utf8mb4 COLLATE utf8mb4_bin;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     SET sql_mode = '{MODE}', time_zone = '+00:00', autocommit = 1, sql_notes = 0,
@@ -68,7 +68,7 @@ class MySqlConnection:
 
     async def set_up(self) -> None:
         """Make the session what all of ours are."""
-        ((mode, packet),) = await self._do(self._rows, _SETTINGS)
+        ((mode, packet),) = await self._do(self._rows, SETTINGS)
         if set(MODE.split(",")) != set(str(mode).split(",")):
             said = f"it does not keep the session's settings: expected sql_mode {MODE}, got {mode}"
             raise Fault(Trouble.OTHER, said)
