@@ -7,6 +7,8 @@ which to fail. How:
 - `torn`: the connection ends within the message
 - `deaf`: neither this message nor anything after it comes through; the connection stays
 - `held`: the message, and what follows it, waits until `let_go`
+- `asleep`: whatever a client says from then on comes through, no answer does until `let_go`: to the
+  server the client is one that was stopped
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Literal, TypeAlias
 
 from tests.servers.wire import Messages, Size, Wire
 
-How: TypeAlias = Literal["cut", "torn", "deaf", "held"]
+How: TypeAlias = Literal["cut", "torn", "deaf", "held", "asleep"]
 _SPREAD = 7919  # a prime: messages are torn at other bytes each
 
 
@@ -80,7 +82,7 @@ class Line:
                 wire = self._wire()
                 ways = [
                     asyncio.create_task(self._forward(reader, back, wire.asked)),
-                    asyncio.create_task(self._forward(there, writer, wire.answered)),
+                    asyncio.create_task(self._forward(there, writer, wire.answered, heard=True)),
                 ]
                 try:
                     await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -97,17 +99,24 @@ class Line:
                     end.close()  # what was forwarded before arrives
 
     async def _forward(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, size: Size
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        size: Size,
+        *,
+        heard: bool = False,
     ) -> None:
-        """One direction of one connection, until its end or a cut."""
+        """One direction of one connection, until its end or a cut; the client hears what is so."""
         messages = Messages(size)
         while data := await reader.read(1 << 16):
             for message in messages.of(data):
                 self.count += 1
                 if self.count == self._number or self._refuses:
                     await self._fail(message, reader, writer)
-                    if self._how != "held":
+                    if self._how not in ("held", "asleep"):
                         return
+                if heard and self.hits and self._how == "asleep":
+                    await self._gone.wait()
                 writer.write(message)
             await writer.drain()
 
