@@ -70,6 +70,10 @@ class Scene:
         async with Line.before(place.port, place.wire) as line, Store(place.store()) as beside:
             yield cls(place, line, beside)
 
+    def store(self) -> Store:
+        """Another store on the same place, which needs no line."""
+        return Store(self._place.store())
+
     async def turn(self, name: str) -> None:
         """A session and its turn, over the line, by one who is patient."""
         self.session = None
