@@ -776,7 +776,7 @@ def test_version_and_help() -> None:
     """-V is --version; what is no command hints at --help; a word too many is named."""
     assert done("-V").out == done("--version").out
     assert "--help" in turnlog("help").err
-    assert turnlog("ls", "extra").err == "turnlog: unexpected: extra (try --help)\n"
+    assert turnlog("ls", "extra").err == "turnlog: unexpected: extra (try turnlog ls --help)\n"
 
 
 def test_doctor_lists_no_extra_that_has_no_use_yet() -> None:

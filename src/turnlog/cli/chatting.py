@@ -9,7 +9,7 @@ from turnlog.cli import screen
 from turnlog.cli.agents import AGENT_DEFAULTS, AgentOptions, continuing, make_agent
 from turnlog.cli.commanding import pending
 from turnlog.cli.options import DEFAULTS, Options
-from turnlog.cli.running import SessionOption, check_tools, opened
+from turnlog.cli.running import SessionOption, check_id, check_tools, opened
 from turnlog.cli.sessions import run_async, store_of
 from turnlog.cli.signals import on_interrupt
 from turnlog.cli.terminal import Lines, is_interactive
@@ -47,6 +47,7 @@ def chat(
         turnlog chat --session trip --model openai:gpt-5-mini
         turnlog chat --tool weather:forecast --system "Be brief."
     """
+    check_id(session_id)
 
     async def work() -> None:
         lines = Lines()

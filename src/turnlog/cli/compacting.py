@@ -11,7 +11,13 @@ from turnlog.cli.agents import named_model
 from turnlog.cli.options import DEFAULTS, Flag, Id, Options
 from turnlog.cli.outcome import Failed, Misused
 from turnlog.cli.sessions import check_seq, find, read_sync, run_async, store_of
-from turnlog.errors import SessionInUse
+from turnlog.errors import (
+    CompactionBusy,
+    CompactionFailed,
+    InvalidSearch,
+    SessionInUse,
+    TurnlogError,
+)
 from turnlog.printable import printable
 
 if TYPE_CHECKING:
@@ -56,6 +62,8 @@ def compact(
     from turnlog.commands import Compact
     from turnlog.compaction.engine import BasicCompactionEngine
 
+    if instruction is not None and not instruction.strip():
+        raise Misused("--instruction: expected words, got none")
     if context_window is not None and context_window < 1:
         raise Misused(f"--context-window: expected 1 or more, got {context_window}")
 
@@ -68,6 +76,10 @@ def compact(
                     engine = BasicCompactionEngine(writer)
                     done = await engine.compact_now(session, instruction=instruction)
                     return name, done, None, f"{writer.provider}:{writer.model}"
+            except CompactionBusy:
+                raise
+            except CompactionFailed as error:
+                raise TurnlogError(f"session {name!r} was not compacted: {error}") from error
             except SessionInUse as error:
                 posted = await store.inbox(name).post(Compact(instruction))
                 return name, None, posted, str(error.owner or "another process")
@@ -325,14 +337,10 @@ def recall(
         raise Misused(f"--limit: expected 1 or more, got {limit}")
     check_seq("--seq", seq)
     wanted: str | int = text if text is not None else seq or 0
-    if into_context:
-        hits, entered = run_async(
-            lambda: _change(options, id, lambda session: _enter(session, wanted, limit))
-        )
-    else:
-        from turnlog.compaction.recall import recall
-
-        hits, entered = recall(read_sync(options, id), wanted, limit=limit), None
+    try:
+        hits, entered = _recalled(options, id, wanted, limit, into_context=into_context)
+    except InvalidSearch as error:
+        raise Misused(str(error)) from None
     for hit in hits:
         _say_hit(hit, options, whole=seq is not None)
     if not hits:
@@ -341,6 +349,19 @@ def recall(
         raise Failed
     if entered is not None and not options.json:
         screen.note_line(f"entered the context as #{entered}")
+
+
+def _recalled(
+    options: Options, id: str, wanted: str | int, limit: int, *, into_context: bool
+) -> tuple[tuple[Hit, ...], int | None]:
+    """What was found, and the seq under which it entered the context, if it did."""
+    if into_context:
+        return run_async(
+            lambda: _change(options, id, lambda session: _enter(session, wanted, limit))
+        )
+    from turnlog.compaction.recall import recall
+
+    return recall(read_sync(options, id), wanted, limit=limit), None
 
 
 def _enter(session: Session, wanted: str | int, limit: int) -> tuple[tuple[Hit, ...], int | None]:

@@ -55,6 +55,8 @@ def tail(
             start = max(session.next_seq - LAST, 0) if from_ is None else from_
             past = await session.read_events(start)
             last = past[-1].seq if past else start - 1
+            if start > session.next_seq:
+                screen.note_line(f"session {session.id!r} has no event {start} yet")
             if drawing is not None:
                 drawing.past(past)
                 sys.stdout.flush()

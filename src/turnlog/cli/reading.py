@@ -221,13 +221,12 @@ def events(
 
 
 def _check_types(wanted: set[str], present: set[str]) -> None:
-    from turnlog.errors import UnknownEventType
+    from turnlog.errors import TurnlogError
     from turnlog.events import event_type
 
     for name in sorted(wanted - present):
         if event_type(name) is None:
-            msg = f"no event of type {name!r}: {instead(name, sorted(present))}"
-            raise UnknownEventType(msg, seq=None, value=name)
+            raise TurnlogError(f"no event of type {name!r}: {instead(name, sorted(present))}")
 
 
 def requests(

@@ -9,8 +9,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, UnusedCliTokensError
+from cyclopts import App, CycloptsError
 
+from turnlog.cli import misuse
 from turnlog.cli.outcome import Failed, Misused
 from turnlog.cli.screen import error_line, quiet_stdout, set_up_streams
 from turnlog.errors import TurnlogError
@@ -51,11 +52,9 @@ def _run(app: App, arguments: list[str]) -> int:
             result_action="return_value",
         )
         status = DONE
-    except UnusedCliTokensError as error:
-        error_line(f"unexpected: {' '.join(error.unused_tokens or ())}", "try --help")
-        status = MISUSED
     except (CycloptsError, Misused) as error:
-        error_line(str(error), "try --help")
+        what = misuse.said(error) if isinstance(error, CycloptsError) else str(error)
+        error_line(what, misuse.help_for(app, arguments))
         status = MISUSED
     except InvalidStoreUrl as error:
         error_line(str(error))

@@ -75,6 +75,7 @@ def run(
         turnlog run --session trip
     """
     text = _prompt(prompt)
+    check_id(session_id)
     if text is None and session_id is None:
         raise Misused("expected a PROMPT, or the --session to go on with")
 
@@ -112,6 +113,16 @@ def _prompt(prompt: str | None) -> str | None:
     if prompt is not None and not prompt.strip():
         raise Misused("the prompt is empty")
     return prompt
+
+
+def check_id(session_id: str | None) -> None:
+    """Refuse what can be no id of a session.
+
+    Raises:
+        Misused: it is empty.
+    """
+    if session_id == "":
+        raise Misused("--session: expected an id, got ''")
 
 
 async def _must_exist(store: Store, session_id: str) -> None:

@@ -43,6 +43,10 @@ def search(
         turnlog search '"why is the" sk*'
         turnlog search error --tools
     """
+    from turnlog.stores.searching import MOST
+
+    if not 1 <= limit <= MOST:
+        raise Misused(f"--limit: expected 1 to {MOST}, got {limit}")
     if options.is_default and is_missing(options):
         if not options.json:
             screen.note_line(f"no sessions yet in {options.url}")

@@ -133,6 +133,7 @@ def instead(name: str, names: Iterable[str]) -> str:
     if not known:
         return "there is none"
     close = get_close_matches(name, known, n=3, cutoff=0.6)
+    close = close or [each for each in known if name and each.startswith(name)][:3]
     if close:
         return f"did you mean {' or '.join(map(repr, close))}?"
     return f"there is {_listed(known)}"

@@ -87,6 +87,9 @@ def worker(
     """
     if concurrency < 1:
         raise Misused(f"--concurrency: expected 1 or more, got {concurrency}")
+    for option, number in (("grace", grace), ("attempts", attempts)):
+        if not number >= 0:  # NaN is not, either
+            raise Misused(f"--{option}: expected 0 or more, got {number}")
     if agent is not None and chosen != AGENT_DEFAULTS:
         raise Misused("--agent MODULE:NAME says all of the agent: no --model, --tool … beside it")
 

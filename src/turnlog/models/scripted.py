@@ -160,7 +160,9 @@ class ScriptedModel:
             value = jsontext.decode(Path(path).read_bytes())
             file = msgspec.convert(value, _File)
             script = [_answer(answer) for answer in file.answers]
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except OSError as error:
+            raise InvalidModel(f"scripted:{path}: {error.strerror or error}") from error
+        except (ValueError, TypeError, KeyError) as error:
             raise InvalidModel(f"scripted:{path}: {error}") from error
         return cls(
             script,
