@@ -41,7 +41,7 @@ from turnlog.errors import SessionInUse
 
 WORKERS = (1, 8)
 LEAST = 0.7
-FLUSHES = {"messages": 320, "turns": 160}  # of all workers together
+FLUSHES = {"messages": 1_600, "turns": 800}  # of all workers together
 OWNERS = 3  # that are killed, and that are stopped
 LEASE = 30.0  # seconds
 AGENTS, TURNS = 25, 2
