@@ -1137,9 +1137,9 @@ class CountsAccepted(Broken):
 class CountsCancelsAsPending(Broken):
     """Takes every command for something to do."""
 
-    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
         """Sessions with commands of any kind."""
-        named = await super().pending(only_prompts=only_prompts)
+        named = await super().pending(only_prompts=only_prompts, only_free=only_free)
         if not only_prompts:
             return named
         waiting = [name for name, kept in self._storage.sessions.items() if kept.queue]
@@ -1150,19 +1150,29 @@ class CountsCancelsAsPending(Broken):
 class HasNoQueue(Broken):
     """Names pending sessions by their ids."""
 
-    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
         """In alphabetical order."""
-        return sorted(await super().pending(only_prompts=only_prompts))
+        return sorted(await super().pending(only_prompts=only_prompts, only_free=only_free))
 
 
 @fails("test_pending_names_what_a_loop_can_do")
 class ForgetsDecisions(Broken):
     """Names sessions with prompts, whatever it is asked for."""
 
-    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
         """Those with prompts."""
         del only_prompts
-        return await super().pending()
+        return await super().pending(only_free=only_free)
+
+
+@fails("test_who_asks_for_free_sessions_misses_none")
+class TakesOwnersForImmortal(Broken):
+    """Once a session was claimed, it counts as owned for ever."""
+
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
+        """Those that nobody ever owned."""
+        named = await super().pending(only_prompts=only_prompts)
+        return [name for name in named if not only_free or not self._storage.sessions[name].token]
 
 
 @fails("test_posting_to_an_unknown_session_is_refused")

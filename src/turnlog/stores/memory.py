@@ -272,12 +272,14 @@ class MemoryStore:
         with self._lock:
             kept.queue = [queued for queued in kept.queue if queued.position not in done]
 
-    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
         """Sessions whose inbox holds a prompt, or anything to do."""
         self._check_open()
         oldest: dict[str, int] = {}
         with self._lock:
             for session_id, kept in self._storage.sessions.items():
+                if only_free and kept.owner is not None:
+                    continue
                 for queued in kept.queue:
                     if type(queued.command) is Prompt or (
                         not only_prompts and wakes(queued.command)

@@ -321,10 +321,11 @@ class SessionEventStore(Protocol):
         """Take commands out of the inbox, once their `inbox/accepted` is durable."""
         ...
 
-    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
         """The ids of sessions whose inbox holds a prompt, the longest waiting first.
 
         Without `only_prompts` whatever else a loop is to do something about counts, too: see
-        `turnlog.commands.wakes`.
+        `turnlog.commands.wakes`. With `only_free` those are left out that have a live owner, where
+        the medium can tell without claiming them; never one that may be claimed.
         """
         ...

@@ -429,7 +429,7 @@ class Store:
         """The session's inbox, to which any process may post."""
         return Inbox(self.backend, session_id)
 
-    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
         """The sessions whose inbox holds a prompt, the longest waiting first.
 
         A prompt stays in the inbox until its turn is over: the sessions of turns that run now are
@@ -437,8 +437,10 @@ class Store:
 
         Args:
             only_prompts: if not, also those with a decision, a cancel, or a compaction to do.
+            only_free: without those that a live owner has, as far as the store can tell; JSONL
+                cannot.
         """
-        return await self.backend.pending(only_prompts=only_prompts)
+        return await self.backend.pending(only_prompts=only_prompts, only_free=only_free)
 
 
 async def _ensure(

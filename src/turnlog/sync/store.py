@@ -269,13 +269,15 @@ class Store:
         """The session's inbox, to which any process may post."""
         return Inbox(self._store.inbox(session_id), self._loop)
 
-    def pending(self, *, only_prompts: bool = True) -> list[str]:
+    def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
         """The sessions whose inbox holds a prompt, the longest waiting first.
 
         Args:
             only_prompts: if not, also those with a decision, a cancel, or a compaction to do.
+            only_free: without those that a live owner has, as far as the store can tell.
         """
-        return self._loop.call(partial(self._store.pending, only_prompts=only_prompts))
+        call = partial(self._store.pending, only_prompts=only_prompts, only_free=only_free)
+        return self._loop.call(call)
 
 
 def open_store(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -42,15 +43,24 @@ class Rota:
         self._until: dict[str, float] = {}
         self._times: dict[tuple[str, Delay], int] = {}
         self._stuck: set[str] = set()
+        self._busy: AbstractSet[str] = frozenset()
         self.running: set[str] = set()
 
-    def see(self, ids: Iterable[str], *, but: Collection[str] = ()) -> None:
+    def see(
+        self,
+        ids: Iterable[str],
+        *,
+        but: Collection[str] = (),
+        busy: AbstractSet[str] = frozenset(),
+    ) -> None:
         """Take note of the sessions that wait now: new ones go to the end, in their order.
 
         Args:
             ids: all of them, as the store lists them.
             but: those that ran while the store was asked, about which it may be wrong by now.
+            busy: those that another process runs; they keep their places, and are not due.
         """
+        self._busy = busy
         waiting = dict.fromkeys(ids)
         self._order = {name: None for name in self._order if name in waiting}
         for name in waiting:
@@ -63,7 +73,9 @@ class Rota:
     def due(self, now: float) -> str | None:
         """The session to run next, if there is one."""
         for name in self._order:
-            if name not in self.running and self._until.get(name, now) <= now:
+            if name in self.running or name in self._busy:
+                continue
+            if self._until.get(name, now) <= now:
                 return name
         return None
 

@@ -167,6 +167,7 @@ class Worker:
         running = set(rota.running)
         try:
             waiting = await self._store.pending(only_prompts=False)
+            free = waiting and await self._store.pending(only_prompts=False, only_free=True)
         except TurnlogError as error:
             if self._once:
                 return error
@@ -175,7 +176,7 @@ class Worker:
             self._look_at = now + again
             self._on_report(Skipped(None, error, again))
             return error
-        rota.see(waiting, but=running)
+        rota.see(waiting, but=running, busy=set(waiting) - set(free))
         self._unreachable = 0
         self._vain = self._vain + 1 if rota.due(now) is None else 0
         self._fresh_until = now + POLL.most

@@ -124,6 +124,17 @@ class ServerTests:
             with pytest.raises(SessionInUse):
                 await other.claim("a", SECOND)
 
+    async def test_a_session_is_free_when_its_lease_has_run_out(self, place: Place) -> None:
+        """Who looks for work is sent to none whose owner lives, and to each of a silent one."""
+        async with opened(place.store()) as store, opened(place.store()) as other:
+            await begun(store, "held")
+            await store.post("held", Prompt("x", id="1"))
+            assert await other.pending(only_free=True) == []
+            place.sql("UPDATE sessions SET lease_until = 1")
+            assert await other.pending(only_free=True) == ["held"]
+            await store.renew()
+            assert await other.pending(only_free=True) == []
+
     async def test_one_statement_renews_all_leases(self, place: Place) -> None:
         """Renewing prolongs the leases of all sessions of a handle, and of no other."""
         async with opened(place.store()) as mine, opened(place.store()) as theirs:

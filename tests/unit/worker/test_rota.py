@@ -90,6 +90,17 @@ def test_a_session_of_another_process_keeps_its_place() -> None:
     assert run(round_, again) == "a"
 
 
+def test_what_is_known_to_be_busy_is_not_tried() -> None:
+    """It keeps its place, is not stuck, and is due as soon as it is seen to be free."""
+    round_ = rota()
+    round_.see(["a", "b"], busy={"a"})
+    assert run(round_) == "b"
+    assert run(round_) is None
+    assert (round_.stuck, round_.is_over, round_.wakes_in(0.0)) == ((), False, None)
+    round_.see(["a", "c"])
+    assert run(round_) == "a"
+
+
 def test_what_waits_no_longer_is_forgotten() -> None:
     """Another worker ran it."""
     round_ = rota()

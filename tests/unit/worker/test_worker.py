@@ -18,6 +18,7 @@ from turnlog.errors import StoreError, TurnlogError
 from turnlog.models.scripted import Call, Hang, ScriptedModel
 from turnlog.stores.live import StoredSession
 from turnlog.stores.memory import MemoryStorage, MemoryStore
+from turnlog.stores.port import Claim, Owner
 from turnlog.stores.store import Store
 from turnlog.worker import AgentFor, Ran, Report, Skipped, Tally, Worker
 
@@ -379,6 +380,45 @@ async def test_a_session_of_another_process_is_waited_for(
         assert waits >= 3
 
 
+class Counting(MemoryStore):
+    """Counts who asks for a session."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        super().__init__(storage)
+        self.claims: list[str] = []
+
+    async def claim(self, session_id: str, owner: Owner, *, steal: bool = False) -> Claim:
+        """Count."""
+        self.claims.append(session_id)
+        return await super().claim(session_id, owner, steal=steal)
+
+
+async def test_a_session_of_another_process_is_not_asked_for(
+    store: Store, storage: MemoryStorage
+) -> None:
+    """As long as the store knows whose it is; others are run meanwhile, and then it is, once."""
+    counting = Counting(storage)
+    async with AsyncExitStack() as theirs, Store(counting) as ours:
+        await post(store, "s", Prompt("one"))
+        await post(store, "other", Prompt("two"))
+        await theirs.enter_async_context(store.session("s"))
+        waits = 0
+
+        async def wait(changed: anyio.Event, seconds: float) -> None:
+            nonlocal waits
+            del seconds
+            waits += 1
+            with anyio.move_on_after(0.01):
+                await changed.wait()
+            if waits == 20:
+                assert counting.claims == ["other"]
+                await theirs.aclose()
+
+        tally, _ = await work(ours, echoing(), wait=wait)
+    assert tally == Tally(turns=2)
+    assert counting.claims == ["other", "s"]
+
+
 # -- leaving -----------------------------------------------------------------------------------
 
 
@@ -541,13 +581,13 @@ class Unreachable(MemoryStore):
 
     failures = 2
 
-    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
         """What waits, after some failures."""
         if self.failures:
             self.failures -= 1
             msg = "no server there"
             raise StoreError(msg)
-        return await super().pending(only_prompts=only_prompts)
+        return await super().pending(only_prompts=only_prompts, only_free=only_free)
 
 
 async def test_a_store_that_cannot_be_asked_is_asked_again(storage: MemoryStorage) -> None:

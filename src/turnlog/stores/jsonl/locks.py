@@ -45,6 +45,13 @@ if sys.platform == "win32":
         os.lseek(fd, _FAR, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
 
+    def is_locked(fd: int) -> bool:
+        """Whether someone else has locked the open file; who looks has it for a moment."""
+        if not try_lock(fd):
+            return True
+        unlock(fd)
+        return False
+
 else:
     import fcntl
 
@@ -59,6 +66,15 @@ else:
     def unlock(fd: int) -> None:
         """Free the open file."""
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+    def is_locked(fd: int) -> bool:
+        """Whether someone else has locked the open file; any number may look at once."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        unlock(fd)
+        return False
 
 
 @contextmanager

@@ -304,8 +304,12 @@ class JsonlStore:
             chain_of(folder, session_id)  # says that there is none
         return folder
 
-    async def pending(self, *, only_prompts: bool = True) -> list[str]:
-        """Sessions whose inbox holds a prompt, or anything to do, the longest waiting first."""
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
+        """Sessions whose inbox holds a prompt, or anything to do, the longest waiting first.
+
+        Those that someone owns are among them: who looked whether a lock is free would hold it.
+        """
+        del only_free
         return await self._run(self._pending, only_prompts)
 
     def _pending(self, only_prompts: bool) -> list[str]:  # noqa: FBT001 - called in a thread

@@ -32,8 +32,9 @@ _PENDING = """
     SELECT sessions.id FROM (
         SELECT session, min(position) AS since FROM inbox
         WHERE prompt BETWEEN 1 AND ? GROUP BY session
-    ) waiting JOIN sessions ON sessions.session = waiting.session ORDER BY waiting.since
+    ) waiting JOIN sessions ON sessions.session = waiting.session
 """
+_IN_ORDER = " ORDER BY waiting.since"
 
 
 class Inbox:
@@ -50,6 +51,7 @@ class Inbox:
         self._dialect = dialect
         self._reader = reader
         now = dialect.now
+        self._free = f"{_PENDING} WHERE holder IS NULL OR lease_until <= {now} {_IN_ORDER}"
         self._last = f"""
             SELECT {now}, coalesce((SELECT max(position) FROM inbox WHERE session = ?), 0) + 1
         """  # noqa: S608 - a constant
@@ -119,11 +121,17 @@ class Inbox:
 
         await self._pool.patiently(work)
 
-    async def pending(self, most: int) -> list[str]:
-        """Sessions whose inbox holds a prompt, the longest waiting first; `kinds` has `most`."""
+    async def pending(self, most: int, *, only_free: bool) -> list[str]:
+        """Sessions whose inbox holds a prompt, the longest waiting first.
+
+        Args:
+            most: see `kinds`.
+            only_free: without those that have an owner whose lease has not run out.
+        """
+        query = self._free if only_free else _PENDING + _IN_ORDER
 
         async def work() -> list[str]:
             async with self._pool.connection() as db:
-                return [read_id(row[0]) for row in await db.fetch(_PENDING, most)]
+                return [read_id(row[0]) for row in await db.fetch(query, most)]
 
         return await self._pool.patiently(work)

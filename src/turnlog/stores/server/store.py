@@ -357,7 +357,8 @@ class ServerStore:
         """Take commands out of the inbox."""
         await self._shielded(self._opened().inbox.accept(claim.handle.key, positions))
 
-    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
         """Sessions whose inbox holds a prompt, the longest waiting first."""
         with translated(self.url):
-            return await self._opened().inbox.pending(most_of(only_prompts=only_prompts))
+            most = most_of(only_prompts=only_prompts)
+            return await self._opened().inbox.pending(most, only_free=only_free)

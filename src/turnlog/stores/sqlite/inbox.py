@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from turnlog.commands import Command
     from turnlog.stores.sqlite.driver import Connection
+    from turnlog.stores.sqlite.ownership import Handles
 
 _POST = """
     INSERT INTO inbox (session, id, prompt, command) VALUES (?, ?, ?, ?)
@@ -24,7 +25,7 @@ _WAITING = """
 """
 _ACCEPT = "UPDATE inbox SET command = NULL WHERE session = ? AND position = ?"
 _PENDING = """
-    SELECT sessions.id FROM inbox JOIN sessions ON sessions.no = inbox.session
+    SELECT sessions.id, sessions.owner FROM inbox JOIN sessions ON sessions.no = inbox.session
     WHERE command IS NOT NULL AND prompt BETWEEN 1 AND ? GROUP BY session ORDER BY min(position)
 """
 
@@ -52,7 +53,16 @@ def accept(db: Connection, no: int, positions: Sequence[int]) -> None:
     db.executemany(_ACCEPT, ((no, position) for position in positions))
 
 
-def pending(db: Connection, most: int) -> list[str]:
-    """The sessions whose inbox holds a prompt, the longest waiting first; `kinds` has `most`."""
+def pending(db: Connection, most: int, handles: Handles | None) -> list[str]:
+    """The sessions whose inbox holds a prompt, the longest waiting first.
+
+    Args:
+        db: for reading.
+        most: see `kinds`.
+        handles: if given, sessions are left out that one of them has.
+    """
     rows = db.execute(_PENDING, (most,)).fetchall()
-    return [read_id(raw) for (raw,) in rows]
+    if handles is not None:
+        held = handles.living(owner for _, owner in rows)
+        rows = [row for row in rows if row[1] not in held]
+    return [read_id(raw) for raw, _ in rows]

@@ -17,12 +17,13 @@ import msgspec
 from turnlog import jsontext
 from turnlog.errors import StaleWriter, StoreError
 from turnlog.stores.jsonl.files import opened
-from turnlog.stores.jsonl.locks import Lock, try_lock, unlock
+from turnlog.stores.jsonl.locks import Lock, is_locked, try_lock, unlock
 from turnlog.stores.owners import in_use
 from turnlog.stores.owners import taken_over as _taken_over
 from turnlog.stores.port import Owner
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from turnlog.stores.sqlite.driver import Connection
@@ -77,12 +78,24 @@ class Handles:
             return False  # none that we gave
         try:
             with opened(self._folder / (name + _SUFFIX), os.O_RDWR) as fd:
-                if not try_lock(fd):
-                    return True
-                unlock(fd)
-                return False
+                return is_locked(fd)
         except FileNotFoundError:
             return False
+
+    def living(self, owners: Iterable[bytes | None]) -> set[bytes]:
+        """Those among values of `sessions.owner` that name a handle which is still open."""
+        found: dict[str, bool] = {}
+        living: set[bytes] = set()
+        for held in set(owners):
+            known = _read(held)
+            if held is None or known is None:
+                continue
+            name = known[0]
+            if name not in found:
+                found[name] = self.lives(name)
+            if found[name]:
+                living.add(held)
+        return living
 
     def _sweep(self) -> None:
         """Remove the files of handles that are gone."""

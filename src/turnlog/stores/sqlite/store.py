@@ -291,6 +291,7 @@ class SqliteStore:
         with self._database.writing() as db:
             inbox.accept(db, no, positions)
 
-    async def pending(self, *, only_prompts: bool = True) -> list[str]:
+    async def pending(self, *, only_prompts: bool = True, only_free: bool = False) -> list[str]:
         """Sessions whose inbox holds a prompt, or anything to do, the longest waiting first."""
-        return await self._read(inbox.pending, most_of(only_prompts=only_prompts))
+        handles = self._handles if only_free else None
+        return await self._read(inbox.pending, most_of(only_prompts=only_prompts), handles)

@@ -153,6 +153,22 @@ class InboxTests(StoreSuite):
         await store.accept(claim, [(await store.inbox("c"))[0].position])
         assert await store.pending() == ["a", "b", "c"]
 
+    async def test_who_asks_for_free_sessions_misses_none(self, handles: Handles) -> None:
+        """At most those are left out that a live owner has, and none that was given back."""
+        everything = ("free", "held", "given back")
+        store = await handles.open()
+        for session_id in everything:
+            await handles.write(session_id)
+            await store.post(session_id, Prompt("x", id=session_id))
+        async with handles.another() as owner:
+            claim = await owner.claim("held", FIRST)
+            await owner.release(await owner.claim("given back", FIRST))
+            left = set(everything) - set(await store.pending(only_free=True))
+            assert left <= {"held"}
+            assert set(await store.pending()) == set(everything)
+            await owner.release(claim)
+        assert set(await store.pending(only_free=True)) == set(everything)
+
     async def test_posting_to_an_unknown_session_is_refused(self, handles: Handles) -> None:
         """Posting to an id that nobody created is refused and creates nothing."""
         await handles.write("a")
