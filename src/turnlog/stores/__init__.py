@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 
 def open_store(
-    url: str, *, durability: Durability = "turn", metrics: WriterMetrics | None = None
+    url: str,
+    *,
+    create: bool = True,
+    durability: Durability = "turn",
+    metrics: WriterMetrics | None = None,
 ) -> Store:
     """The store at `url`, to be used with `async with`.
 
@@ -34,6 +38,8 @@ def open_store(
         url: `memory:`, `memory:NAME`, `jsonl:DIR`, `jsonl:DIR?compress=zstd`, `sqlite:FILE`,
             `postgresql://USER:PASSWORD@HOST:PORT/DATABASE?sslmode=…`,
             `mysql://USER:PASSWORD@HOST:PORT/DATABASE?ssl-mode=…`.
+        create: make the store if it is not there, with the folders above a file. Without it,
+            entering raises `StoreError` then, and a mistyped name leaves nothing behind.
         durability: "turn" (every 200 ms and at each flush, survives power loss), "event" (at
             once), "none" (survives the process only).
         metrics: who is told what the store's writer does; `turnlog.telemetry.writer_metrics()`
@@ -61,7 +67,16 @@ def open_store(
     options = dict(parse_qsl(query, keep_blank_values=True))
     if mark and not options:
         options = {query: ""}
-    return Store(opener(url, place, options, durability), metrics=metrics)
+    if create:
+        return Store(opener(url, place, options, durability), metrics=metrics)
+    if scheme == "memory":
+        msg = f"{url}: a store in memory is always made when it is opened: no create=False"
+        raise InvalidStoreUrl(msg)
+    from turnlog.stores.existing import ExistingStore
+
+    backend = opener(url, place, options, durability)
+    path = _path(url, place) if scheme in ("jsonl", "sqlite") else None
+    return ExistingStore(backend, path, metrics=metrics)
 
 
 def _memory(
