@@ -281,16 +281,22 @@ class Store:
 
 
 def open_store(
-    url: str, *, durability: Durability = "turn", metrics: WriterMetrics | None = None
+    url: str,
+    *,
+    create: bool = True,
+    durability: Durability = "turn",
+    metrics: WriterMetrics | None = None,
 ) -> Store:
     """The store at `url`, to be used with `with`.
 
     Args:
         url: as for `turnlog.open_store`.
+        create: as for `turnlog.open_store`.
         durability: as for `turnlog.open_store`.
         metrics: as for `turnlog.open_store`; most of it is told in the event loop's thread.
 
     Raises:
         InvalidStoreUrl: no such kind of store; the message lists them.
     """
-    return Store(stores.open_store(url, durability=durability, metrics=metrics))
+    opened = stores.open_store(url, create=create, durability=durability, metrics=metrics)
+    return Store(opened)

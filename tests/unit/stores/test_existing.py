@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import mariadb, postgres
+from turnlog import sync
 from turnlog.errors import InvalidStoreUrl, StoreError
 from turnlog.stores import open_store
 
@@ -37,6 +38,19 @@ async def test_what_is_not_there_is_not_made(place: str, tmp_path: Path) -> None
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - in the event loop
     await make(url)
     assert await names(url) == ["s"]
+
+
+@pytest.mark.parametrize("place", LOCAL)
+def test_synchronous_code_can_ask_for_it_too(place: str, tmp_path: Path) -> None:
+    """With the same error."""
+    url = place.format(tmp_path)
+    with pytest.raises(StoreError, match="no store at"), sync.open_store(url, create=False):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with sync.open_store(url) as store, store.session("s") as session:
+        session.add_user("hi")
+    with sync.open_store(url, create=False) as store:
+        assert [info.id for info in store.sessions()] == ["s"]
 
 
 async def test_an_empty_file_is_no_store(tmp_path: Path) -> None:
