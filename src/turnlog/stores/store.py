@@ -366,8 +366,8 @@ class Store:
 
         A fork's inherited messages are found once, in its parent; with `session` in the fork, too.
 
-        SQLite keeps an index, made when a file is first searched, which takes a while then. The
-        others read every session, one after the other.
+        SQLite and servers keep an index, made when a store is first searched, which takes a while
+        then. The others read every session, one after the other.
 
         Args:
             text: what to look for.
