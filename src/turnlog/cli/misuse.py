@@ -13,7 +13,15 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-_TEXTS = frozenset({"run", "search", "post", "steer", "recall", "compact", "pin", "deny"})
+_TEXTS = ("run", "search", "post", "steer", "recall", "compact", "pin", "deny")
+_MEANT = {
+    **dict.fromkeys(_TEXTS, "a text of several words needs quotes"),
+    "cancel": "--turn N names a turn",
+    "chat": "a prompt is typed once it runs",
+    "fork": "--as ID names the new session",
+    "requests": "--show K rebuilds request K",
+}
+_LISTED = {"ID": "turnlog ls", "CALL": "turnlog approvals", "PIN": "turnlog pin ID"}
 _KINDS: dict[Any, str] = {int: "a whole number", float: "a number"}
 
 
@@ -27,22 +35,17 @@ def said(error: CycloptsError) -> str:
     """What is wrong, without the words of the parser where it has its own."""
     command = next(iter(error.command_chain or ()), "")
     if isinstance(error, UnusedCliTokensError):
-        return f"unexpected: {' '.join(error.unused_tokens or ())}{_meant(command)}"
+        unexpected = f"unexpected: {' '.join(error.unused_tokens or ())}"
+        return f"{unexpected}; {_MEANT[command]}" if command in _MEANT else unexpected
     if type(error) is MissingArgumentError and error.argument is not None:
         name = error.keyword or error.argument.name
         wanted = f"{name}: expected a value" if name.startswith("-") else f"expected {name}"
-        return f"{wanted}; turnlog ls lists them" if name == "ID" else wanted
+        return f"{wanted}; {_LISTED[name]} lists them" if name in _LISTED else wanted
     if isinstance(error, CoercionError) and error.token is not None:
         expected = _expected(error.target_type)
         if expected and error.token.keyword:
             return f"{error.token.keyword}: expected {expected}, got {error.token.value!r}"
     return str(error)
-
-
-def _meant(command: str) -> str:
-    if command in _TEXTS:
-        return "; a text of several words needs quotes"
-    return "; --show K rebuilds request K" if command == "requests" else ""
 
 
 def _expected(kind: Any) -> str:

@@ -141,8 +141,13 @@ def size(count: int | None) -> str:
 def say_parts(parts: Iterable[bytes]) -> None:
     """A document in pieces: its bytes, or on a terminal what of it does not act there."""
     if sys.stdout.isatty():
+        end = "\n"
         for part in parts:
-            sys.stdout.write(printable_json(part.decode("utf-8", "backslashreplace")))
+            text = printable_json(part.decode("utf-8", "backslashreplace"))
+            sys.stdout.write(text)
+            end = text[-1:] or end
+        if end != "\n":
+            sys.stdout.write("\n")
         return
     sys.stdout.flush()
     for part in parts:

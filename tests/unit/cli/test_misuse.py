@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.command import turnlog, write
 from tests.e2e.scripts import write_script
+from turnlog.dialects import encoder
+from turnlog.events import Header, ModelConfig, RequestHeader, RequestSent
 from turnlog.session import Session
 
 
@@ -29,6 +32,11 @@ def url(tmp_path: Path) -> str:
     ("words", "line"),
     [
         (["tail"], "expected ID; turnlog ls lists them (try turnlog tail --help)"),
+        (["approve", "trip"], "expected CALL; turnlog approvals lists them"),
+        (["unpin", "trip"], "expected PIN; turnlog pin ID lists them"),
+        (["chat", "hello"], "unexpected: hello; a prompt is typed once it runs"),
+        (["fork", "trip", "new"], "unexpected: new; --as ID names the new session"),
+        (["cancel", "trip", "3"], "unexpected: 3; --turn N names a turn"),
         (["steer", "trip"], "expected TEXT (try turnlog steer --help)"),
         (["run", "hi", "--model"], "--model: expected a value (try turnlog run --help)"),
         (["tail", "trip", "--from", "x"], "--from: expected a whole number, got 'x'"),
@@ -80,3 +88,20 @@ def test_a_failed_compaction_says_that_nothing_was_done(url: str, tmp_path: Path
     result = turnlog("compact", "trip", *model, "--store", url)
     assert (result.status, result.out) == (1, "")
     assert result.err.startswith("turnlog: session 'trip' was not compacted: ")
+
+
+def test_a_request_on_a_terminal_ends_its_line(url: str) -> None:
+    """The prompt of the shell does not follow on it; a pipe gets the bytes and nothing else."""
+
+    def ask(session: Session) -> None:
+        header = Header(ModelConfig("scripted", "m"))
+        session.append("request/header", RequestHeader(header, "initial"))
+        body = encoder("openai@1").encode(header, session.request_messages())
+        digest = f"sha256:{sha256(body).hexdigest()}"
+        session.append("request/sent", RequestSent("step", digest, "openai@1", "scripted:m"))
+
+    write(url, "trip", ask)
+    words = ["requests", "trip", "--show", "0", "--store", url]
+    piped, seen = turnlog(*words), turnlog(*words, tty=True)
+    assert (piped.status, piped.out[-1:]) == (0, "}")
+    assert seen.out == f"{piped.out}\n"
