@@ -136,6 +136,11 @@ class MySqlDialect:
         query = f"SELECT COUNT(*), {columns} FROM search_words WHERE {condition}"  # noqa: S608
         return query, (*(piece for _, pieces in said for piece in pieces), *values)
 
+    async def end_sleepers(self, db: Connection) -> int:
+        """None: `idle_transaction_timeout`, or on MySQL `wait_timeout`, ends all of them."""
+        del db
+        return 0
+
     @asynccontextmanager
     async def migrating(self, db: Connection) -> AsyncGenerator[None]:
         """Hold a lock of the server's; it goes with the connection, too."""

@@ -28,6 +28,13 @@ _ROOM = 700_000  # bytes of a tsvector, which may have 1 MiB
 _EVERY = "'*'"  # in a text with more terms than fit: no term looks so
 _RANKED = 2_000  # messages that are compared; who asks for what is in many is not kept waiting
 _SCORE = "ts_rank(words, ?::tsquery, 1)::float8"
+ASLEEP = 5  # seconds without a word in the middle of a statement
+_END_SLEEPERS = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = current_user AND application_name = 'turnlog'
+    AND state = 'active' AND wait_event = 'ClientRead' AND xact_start IS NOT NULL
+    AND state_change < clock_timestamp() - interval '{} seconds'
+"""
 _MIGRATING = 0x746C6F67  # the number of an advisory lock: "tlog"
 
 
@@ -81,6 +88,13 @@ class PostgresDialect:
             )
         """  # noqa: S608 - constants
         return statement, (lease, list(keys), holder)
+
+    async def end_sleepers(self, db: Connection) -> int:
+        """Those that were stopped between the messages of one statement, as a driver sends them.
+
+        There no limit holds: not for idle transactions, and that for statements is not looked at.
+        """
+        return len(await db.fetch(_END_SLEEPERS.format(ASLEEP)))
 
     @asynccontextmanager
     async def migrating(self, db: Connection) -> AsyncGenerator[None]:

@@ -105,6 +105,14 @@ class Dialect(Protocol):
         """
         ...
 
+    async def end_sleepers(self, db: Connection) -> int:
+        """End connections that keep locks while their client sleeps; how many there were.
+
+        Where the server has a time limit for each of them by itself, there are none. Called by who
+        did not get a lock in time.
+        """
+        ...
+
     def migrating(self, db: Connection) -> AbstractAsyncContextManager[None]:
         """Keep other processes from migrating meanwhile.
 

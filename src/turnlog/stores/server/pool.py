@@ -103,7 +103,9 @@ class Pool:
                     self.forget()
                     if late:
                         raise
-                elif fault.trouble is not Trouble.BUSY or late or tries >= TRIES:
+                elif fault.trouble is not Trouble.BUSY:
+                    raise
+                elif not await self._end_sleepers() and (late or tries >= TRIES):
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -112,6 +114,14 @@ class Pool:
         """Take what another pool of the same driver has idle."""
         self._idle += other._idle
         other._idle = []
+
+    async def _end_sleepers(self) -> int:
+        """How many are ended that kept locks asleep: what they kept is worth another try."""
+        try:
+            async with self.connection() as db:
+                return await self._driver.dialect.end_sleepers(db)
+        except Fault:
+            return 0  # what speaks like this database does not have that: the lock is told of
 
     def forget(self) -> None:
         """Cut what is idle: where one connection broke, the others may have."""
