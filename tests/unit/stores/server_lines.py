@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tests.servers.line import How, Line
 from tests.unit.stores.server_places import MariaDbPlace, PostgresPlace, empty_place
@@ -155,8 +155,14 @@ class Scene:
         assert [fault for fault in verify(found) if fault.level == "fault"] == []
 
 
+class Lined(Protocol):
+    """Where something is done over a line."""
+
+    line: Line
+
+
 async def each(
-    scene: Scene, how: How, start: int, step: int, *, for_good: bool = False
+    scene: Lined, how: How, start: int, step: int, *, for_good: bool = False
 ) -> AsyncGenerator[str]:
     """Fail at each `step`th message of what is done with the name, until there are no more."""
     number, hits = start, 1
