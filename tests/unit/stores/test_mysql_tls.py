@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import shutil
-import subprocess
-from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
-
 import pytest
 
+from tests.servers.certificates import Authority, authority
 from tests.servers.mariadb import Server, server
 from tests.unit.stores.mysql_stores import connected
 from turnlog.stores.mysql.driver import MySqlDriver
@@ -21,51 +14,9 @@ from turnlog.stores.server.driver import Fault, Trouble
 pytestmark = pytest.mark.anyio
 
 
-class Authority:
-    """Signs one certificate, for one name, in a folder of its own."""
-
-    def __init__(self, name: str) -> None:
-        self.folder = Path(mkdtemp(prefix="turnlog-tls-"))
-        atexit.register(shutil.rmtree, self.folder)
-        self.folder.chmod(0o755)
-        self._openssl(
-            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=tests",
-            "-keyout", "ca.key", "-out", "ca.pem",
-        )  # fmt: skip
-        self._openssl(
-            "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=server",
-            "-keyout", "server.key", "-out", "server.csr",
-        )  # fmt: skip
-        (self.folder / "names").write_text(f"subjectAltName={name}\n")
-        self._openssl(
-            "x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2",
-            "-CAcreateserial", "-extfile", "names", "-out", "server.pem",
-        )  # fmt: skip
-        (self.folder / "server.key").chmod(0o644)  # the server is another user's
-
-    def _openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True)  # noqa: S607 - whichever there is
-
-    def __str__(self) -> str:
-        return str(self.folder / "ca.pem")
-
-    def server(self) -> Server:
-        """A server with the certificate."""
-        return server(
-            ssl_ca=str(self),
-            ssl_cert=str(self.folder / "server.pem"),
-            ssl_key=str(self.folder / "server.key"),
-        )
-
-
-@cache
-def authority(name: str) -> Authority:
-    """The one for that name; a skip, or a failure, where there is no openssl."""
-    if shutil.which("openssl") is None:
-        if os.environ.get("TURNLOG_REQUIRE_SERVERS") == "1":
-            pytest.fail("no openssl, to make certificates")
-        pytest.skip("no openssl, to make certificates")
-    return Authority(name)
+def encrypting(by: Authority) -> Server:
+    """A server with the authority's certificate."""
+    return server(ssl_ca=str(by), ssl_cert=str(by.certificate), ssl_key=str(by.key))
 
 
 @pytest.fixture
@@ -96,7 +47,7 @@ async def refusal(url: str) -> Fault:
 
 async def test_a_verified_server_is_spoken_to_in_cipher(ours: Authority) -> None:
     """With the authority that signed its certificate a server is known, and all is encrypted."""
-    url = ours.server().tcp_url("mysql")
+    url = encrypting(ours).tcp_url("mysql")
     assert await cipher(url) == ""
     for query in (f"ssl-ca={ours}", f"ssl-mode=VERIFY_CA&ssl-ca={ours}", "ssl-mode=REQUIRED"):
         assert await cipher(f"{url}?{query}")
@@ -104,7 +55,7 @@ async def test_a_verified_server_is_spoken_to_in_cipher(ours: Authority) -> None
 
 async def test_an_unknown_server_is_not_spoken_to(ours: Authority, others: Authority) -> None:
     """A certificate that another authority signed, or for another name, is refused for good."""
-    url = ours.server().tcp_url("mysql")
+    url = encrypting(ours).tcp_url("mysql")
     for query in (f"ssl-ca={others}", f"ssl-mode=VERIFY_CA&ssl-ca={others}"):
         fault = await refusal(f"{url}?{query}")
         assert fault.trouble is Trouble.REFUSED
