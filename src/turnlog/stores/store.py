@@ -174,8 +174,10 @@ class Store:
         claim = await self.backend.claim(session_id, this_process(), steal=steal)
         outbox = None
         try:
+            # Asked for first: what a thief appends from now on must not count as durable of ours.
+            stored = await self.backend.next_seq(session_id)
             log, standing = await open_log(self.backend, session_id, load, self._whole)
-            outbox = writer.attach(claim, await self.backend.next_seq(session_id))
+            outbox = writer.attach(claim, stored)
             session = StoredSession(log, self.backend, writer, outbox, standing=standing)
             if session.writable and not session.seed_is_open:
                 session.repair()

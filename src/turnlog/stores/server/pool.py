@@ -103,9 +103,9 @@ class Pool:
                     self.forget()
                     if late:
                         raise
-                elif fault.trouble is not Trouble.BUSY:
-                    raise
-                elif not await self._end_sleepers() and (late or tries >= TRIES):
+                elif fault.trouble is not Trouble.BUSY or not (
+                    await self._end_sleepers() or (not late and tries < TRIES)
+                ):
                     raise
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
