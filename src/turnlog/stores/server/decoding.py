@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from anyio import to_thread
 
 from turnlog.events import AnyEvent
-from turnlog.stores.sql.chunks import CHUNK, from_chunks
+from turnlog.stores.sql.chunks import from_chunks
 from turnlog.stores.sql.holes import Lost
 from turnlog.stores.sql.packing import BadRow
 from turnlog.stores.sql.rows import from_row, from_rows
@@ -109,8 +109,3 @@ def _salvaged(fetched: Fetched, lean: _Lean, lost: list[Lost]) -> list[AnyEvent]
 def _run(row: Row) -> tuple[int, int, int | None, bytes, int]:
     first, last, message, data, total = row
     return first, last, message, data, total
-
-
-def without_chunks(events: list[AnyEvent]) -> list[AnyEvent]:
-    """The others."""
-    return [event for event in events if event.type != CHUNK]

@@ -14,9 +14,9 @@ from turnlog.errors import InvalidHeader, UnsupportedVersion
 from turnlog.events import Replace
 from turnlog.stores.searching import searched
 from turnlog.stores.server.dialect import Term
-from turnlog.stores.server.reading import Part
 from turnlog.stores.server.schema import SHADOWS, UPTO, WORDS
 from turnlog.stores.sql.heads import read_header
+from turnlog.stores.sql.lineage import Part
 from turnlog.upcasts import reread
 from turnlog.words import terms
 

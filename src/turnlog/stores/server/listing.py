@@ -1,38 +1,28 @@
-"""The listing: lines out of the table of sessions, which every commit keeps current.
-
-A line whose commit could not tell (`InfoFold.follow`) is stale; it is made again when someone
-lists, and kept.
-"""
+"""The listing of a server: its statements; what they mean is in `sql.listing`."""
 
 # ruff: noqa: S608 - queries of constants
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from turnlog import jsontext
-from turnlog.errors import AdmissionError, TurnlogError
-from turnlog.log import SessionLog
+from turnlog.errors import TurnlogError
 from turnlog.stores.info import InfoFold
-from turnlog.stores.loading import unfinished
 from turnlog.stores.server.driver import Fault
 from turnlog.stores.server.schema import key_of
-from turnlog.stores.sql.heads import line_of, read_header, read_id, stored_id, unknown, unreadable
+from turnlog.stores.sql.heads import read_id, stored_id, unknown
+from turnlog.stores.sql.listing import COLUMNS, PAGE, Row, Wanted, followed, keep, kept
+from turnlog.stores.sql.steps import run_async
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from turnlog.events import AnyEvent
     from turnlog.stores.port import SessionInfo
     from turnlog.stores.server.dialect import Dialect
-    from turnlog.stores.server.driver import Connection
     from turnlog.stores.server.pool import Pool
     from turnlog.stores.server.reading import Reader
 
-PAGE = 100
-"""Sessions that are read at once."""
-LOG_PAGE = 5_000
-"""Seqs of a log that are read at once."""
-
-_COLUMNS = "session, id, header, sum, next_seq, last_activity, bytes, stale, info"
+_COLUMNS = f"session, {COLUMNS}"
 _BY_ACTIVITY = "ORDER BY last_activity DESC, session"
 _ORDER = f"SELECT session FROM sessions {_BY_ACTIVITY}"
 # Whether any line is stale comes with each row; what is wide is read of this page's rows only.
@@ -44,29 +34,7 @@ _FIRST = f"""
 _MANY = f"SELECT {_COLUMNS} FROM sessions WHERE "
 _ONE = f"SELECT {_COLUMNS} FROM sessions WHERE session = ?"
 _STALE = f"SELECT {_COLUMNS} FROM sessions WHERE stale = 1"
-_KEEP = """
-    UPDATE sessions SET info = ?, last_activity = ?, stale = 0
-    WHERE session = ? AND next_seq = ? AND sum = ?
-"""
-
-
-class Row(NamedTuple):
-    """A session's row, as far as the listing needs it."""
-
-    key: bytes
-    id: bytes
-    header: bytes
-    sum: int
-    next_seq: int
-    last_activity: int
-    bytes: int
-    stale: int
-    info: bytes | None
-
-    @property
-    def line(self) -> SessionInfo:
-        """What the row itself says."""
-        return line_of(self.id, (self.header, self.sum), self.last_activity, self.bytes, self.info)
+_KEEP = keep("session")
 
 
 class Listing:
@@ -92,7 +60,7 @@ class Listing:
 
         return await self._pool.patiently(work)
 
-    async def _rows(self, query: str, *values: Any) -> list[Row]:
+    async def _rows(self, query: str, *values: Any) -> list[Row[bytes]]:
         return [Row(*row) for row in await self._fetch(query, *values)]
 
     async def first(self) -> tuple[dict[bytes, SessionInfo], dict[bytes, SessionInfo]]:
@@ -151,58 +119,30 @@ class Listing:
         row = rows[0]
         return (await self._remade(row))[0] if row.stale else row.line
 
-    async def _remade(self, row: Row) -> tuple[SessionInfo, bool]:
+    async def _remade(self, row: Row[bytes]) -> tuple[SessionInfo, bool]:
         """The line of a session whose log has to be read; and whether it was kept."""
         try:
             fold = await self._pool.patiently(lambda: self._read(row))
         except TurnlogError as error:
-            return unreadable(row.id, row.last_activity, row.bytes, error), False
-        fold.next_seq = row.next_seq
-        state = fold.state()
-        values = (jsontext.encode(state), state["lastActivity"], row.key, row.next_seq, row.sum)
+            return row.unreadable(error), False
+        values = kept(row, fold)
         try:
             async with self._pool.connection() as db:
-                kept = bool(await db.execute(_KEEP, *values))
+                is_kept = bool(await db.execute(_KEEP, *values))
         except Fault:
-            kept = False  # it is derived: whoever lists next makes it again
-        return fold.info(size=row.bytes), kept
+            is_kept = False  # it is derived: whoever lists next makes it again
+        return fold.info(size=row.bytes), is_kept
 
-    async def _read(self, row: Row) -> InfoFold:
+    async def _read(self, row: Row[bytes]) -> InfoFold:
+        session_id = read_id(row.id)
         async with self._pool.connection() as db:
-            known = await self._followed(db, row)
+
+            async def read(wanted: Wanted) -> Sequence[AnyEvent]:
+                start, stop, chunks = wanted
+                return await self._reader.read(db, session_id, start, stop, chunks=chunks)
+
+            known = await run_async(followed(row), read)
             if known is not None:
                 return known
-            stored = await self._reader.load(db, read_id(row.id))
+            stored = await self._reader.load(db, session_id)
             return InfoFold.of(stored.header, stored.events, stored.damage)
-
-    async def _followed(self, db: Connection, row: Row) -> InfoFold | None:
-        """The line, made of the last one that was kept and what follows, a page at a time.
-
-        None where that cannot tell: there is damage, or an acknowledgement of damage.
-
-        Raises:
-            InvalidHeader, UnsupportedVersion: the header cannot be read.
-        """
-        header = read_header(row.header, row.sum)
-        if header.source_damage or unfinished(header, row.next_seq) is not None:
-            return None
-        state: Any = None if row.info is None else jsontext.decode(row.info)
-        if state is not None and state["damage"]:
-            return None
-        fold = InfoFold(header, state)
-        log = SessionLog(header)
-        read, session_id = self._reader.read, read_id(row.id)
-        try:
-            for start in range(0, row.next_seq, LOG_PAGE):
-                stop = min(start + LOG_PAGE, row.next_seq)
-                middle = min(max(fold.next_seq, start), stop)
-                for event in await read(db, session_id, start, middle, chunks=False):
-                    log.skip(event.seq)
-                    log.load(event)
-                events = await read(db, session_id, middle, stop)
-                if len(events) != stop - middle or not fold.follow(events, log):
-                    return None
-                log = SessionLog(header, log.rebase())
-        except AdmissionError:
-            return None
-        return fold

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from turnlog import jsontext
-from turnlog.stores.server.reading import Part
+from turnlog.stores.sql.lineage import Part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,9 @@ class Ranking:
         parts: where to search; None for everywhere.
     """
 
-    def __init__(self, dialect: Dialect, groups: Groups, parts: Sequence[Part] | None) -> None:
+    def __init__(
+        self, dialect: Dialect, groups: Groups, parts: Sequence[Part[bytes]] | None
+    ) -> None:
         self._dialect = dialect
         self._groups = groups
         self._parts = parts
@@ -129,7 +131,7 @@ class Ranking:
         return [group for _, group in by_count if group not in common], common
 
 
-async def _newest_of(db: Connection, parts: Sequence[Part]) -> _Newest:
+async def _newest_of(db: Connection, parts: Sequence[Part[bytes]]) -> _Newest:
     """Of a session's parts."""
     where: list[Condition] = []
     for part in reversed(parts):
@@ -140,7 +142,7 @@ async def _newest_of(db: Connection, parts: Sequence[Part]) -> _Newest:
     return _Newest(where, None, all=True)
 
 
-async def _last_of(db: Connection, part: Part, most: int) -> Part:
+async def _last_of(db: Connection, part: Part[bytes], most: int) -> Part[bytes]:
     """The part, or the end of it that has so many messages."""
     rows = await db.fetch(_NTH_LAST, *part, most)
     return part._replace(start=rows[0][0] + 1) if rows else part

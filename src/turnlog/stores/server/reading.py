@@ -3,16 +3,17 @@
 # ruff: noqa: S608 - queries of constants
 from __future__ import annotations
 
-from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from turnlog.stores.port import Record, Stored
-from turnlog.stores.server.decoding import Fetched, Row, decoded, without_chunks
+from turnlog.stores.server.decoding import Fetched, Row, decoded
 from turnlog.stores.server.schema import CHUNKS, EVENTS, key_of
 from turnlog.stores.sql.blobs import hashes_in
 from turnlog.stores.sql.heads import read_header, stored_id, unknown
 from turnlog.stores.sql.holes import Lost, holes
+from turnlog.stores.sql.lineage import Lineage, Part, pages, stretches, wanted, without_chunks
+from turnlog.stores.sql.steps import run_async
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -64,14 +65,6 @@ class Head(NamedTuple):
     next_seq: int
 
 
-class Part(NamedTuple):
-    """The events of the session `key` with `start <= seq < stop`."""
-
-    key: bytes
-    start: int
-    stop: int
-
-
 class Reader:
     """Reads sessions; remembers what never changes of them.
 
@@ -83,7 +76,7 @@ class Reader:
     def __init__(self, dialect: Dialect, url: str) -> None:
         self._dialect = dialect
         self._url = url
-        self._lineage: dict[bytes, tuple[bytes | None, int]] = {}  # key -> parent, boundary
+        self._lineage: Lineage[bytes] = Lineage()
 
     async def head(self, db: Connection, session_id: str) -> Head:
         """The session's row.
@@ -96,12 +89,12 @@ class Reader:
         if not rows or rows[0][1] != stored:
             raise unknown(session_id, self._url)
         head = Head(*rows[0])
-        self._lineage[head.key] = (head.parent, head.boundary)
+        self._lineage.learn(head.key, head.parent, head.boundary)
         return head
 
     def knows(self, key: bytes) -> bool:
         """Whether a session with that key was read here before."""
-        return key in self._lineage
+        return self._lineage.knows(key)
 
     # -- events --------------------------------------------------------------------------------
 
@@ -141,53 +134,40 @@ class Reader:
         chunks: bool = True,
     ) -> list[AnyEvent]:
         """The events of a range, from every ancestor its own."""
-        events: list[AnyEvent] = []
-        for part in await self.parts(db, head.key, start, stop):
-            begin = part.start
-            while begin < part.stop:
-                own = Part(part.key, begin, min(begin + PAGE, part.stop))
-                found = await self._own(db, head.root, own, lost, chunks=chunks)
-                rest = Part(part.key, own.stop, part.stop)
-                begin = own.stop if found else await _next(db, rest)
-                events += found
-        return events
 
-    async def parts(self, db: Connection, key: bytes, start: int, stop: int) -> list[Part]:
+        async def page(asked: tuple[Part[bytes], Part[bytes]]) -> tuple[list[AnyEvent], int]:
+            own, rest = asked
+            found = await self._own(db, head.root, own, lost, chunks=chunks)
+            return found, own.stop if found else await _next(db, rest)
+
+        return await run_async(pages(await self.parts(db, head.key, start, stop), PAGE), page)
+
+    async def parts(self, db: Connection, key: bytes, start: int, stop: int) -> list[Part[bytes]]:
         """Which session's rows hold which part of a range, in ascending order."""
-        parts: list[Part] = []
-        here: bytes | None = key
-        while here is not None and start < stop:
-            parent, boundary = await self._parent(db, here)
-            if boundary < stop:
-                parts.append(Part(here, max(start, boundary), stop))
-                stop = boundary
-            here = parent
-        return parts[::-1]
 
-    async def _parent(self, db: Connection, key: bytes) -> tuple[bytes | None, int]:
-        known = self._lineage.get(key)
-        if known is None:
+        async def parent(key: bytes) -> tuple[bytes | None, int] | None:
             rows = await db.fetch(_PARENT, key)
-            known = self._lineage[key] = (rows[0][0], rows[0][1]) if rows else (None, 0)
-        return known
+            return (rows[0][0], rows[0][1]) if rows else None
+
+        return await run_async(self._lineage.parts(key, start, stop), parent)
 
     async def read_seqs(
         self, db: Connection, session_id: str, seqs: Iterable[int]
     ) -> list[AnyEvent]:
         """The events with these seqs, as far as they can be read, in order of seq."""
         head = await self.head(db, session_id)
-        wanted = sorted({seq for seq in seqs if 0 <= seq < head.next_seq})
+        asked = wanted(seqs, head.next_seq)
         events: list[AnyEvent] = []
-        if wanted:
-            for part in await self.parts(db, head.key, wanted[0], wanted[-1] + 1):
-                mine = [seq for seq in wanted if part.start <= seq < part.stop]
+        if asked:
+            for part in await self.parts(db, head.key, asked[0], asked[-1] + 1):
+                mine = [seq for seq in asked if part.start <= seq < part.stop]
                 events += await self.own_seqs(db, head.root, part.key, mine)
         return events
 
     # -- one session's own rows ----------------------------------------------------------------
 
     async def _own(
-        self, db: Connection, root: bytes, part: Part, lost: list[Lost], *, chunks: bool
+        self, db: Connection, root: bytes, part: Part[bytes], lost: list[Lost], *, chunks: bool
     ) -> list[AnyEvent]:
         """The events that the session's own rows hold, as far as they can be read."""
         rows = await db.fetch(_EVENTS, *part)
@@ -200,7 +180,12 @@ class Reader:
         return events if chunks else without_chunks(events)
 
     async def _with_what_they_need(
-        self, db: Connection, root: bytes, part: Part, rows: Sequence[Row], runs: Sequence[Row]
+        self,
+        db: Connection,
+        root: bytes,
+        part: Part[bytes],
+        rows: Sequence[Row],
+        runs: Sequence[Row],
     ) -> Fetched:
         """The rows with the messages that chunks lean on, and with their blobs."""
         needed = {run[2] for run in runs if run[2] is not None}
@@ -236,16 +221,12 @@ class Reader:
         events = await decoded(await self._with_what_they_need(db, root, whole, rows, ()), [])
         if len(events) == len(seqs):
             return events
-        there = {event.seq for event in events}
-        missing = enumerate(seq for seq in seqs if seq not in there)  # chunks, or damaged
-        for _, group in groupby(missing, key=lambda pair: pair[1] - pair[0]):
-            stretch = [seq for _, seq in group]
-            part = Part(key, stretch[0], stretch[-1] + 1)
+        for part in list(stretches(seqs, events, key)):
             events += await self._own(db, root, part, [], chunks=True)
         return sorted(events, key=_seq)
 
     async def messages(
-        self, db: Connection, root: bytes, part: Part, most: int
+        self, db: Connection, root: bytes, part: Part[bytes], most: int
     ) -> tuple[list[AnyEvent], int]:
         """The first messages of a session's own part, at most so many, and where to go on."""
         rows = await db.fetch(_MESSAGES, *part, most)
@@ -261,7 +242,7 @@ class Reader:
         return Record(*rows[0]) if rows else None
 
 
-async def _next(db: Connection, part: Part) -> int:
+async def _next(db: Connection, part: Part[bytes]) -> int:
     """Where rows of a part go on behind a gap of any length; its end if nowhere."""
     firsts = [first for (first,) in await db.fetch(_NEXT, *part, *part) if first is not None]
     return min([part.stop, *firsts])

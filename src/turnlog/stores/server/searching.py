@@ -5,21 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from turnlog.errors import TurnlogError
-from turnlog.stores.phrases import Matcher
-from turnlog.stores.searching import Hit, Search, Shadows, hit_of, searched
+from turnlog.stores.searching import Shadows
 from turnlog.stores.server.fulltext import Index, as_read, groups_of
-from turnlog.stores.server.ranking import Ranking
+from turnlog.stores.server.ranking import Ranked, Ranking
 from turnlog.stores.sql.heads import line_of, read_header, read_id
+from turnlog.stores.sql.hits import Judge, answered
+from turnlog.stores.sql.steps import run_async
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from turnlog.events import AnyEvent, SessionHeader
+    from turnlog.stores.searching import Hit, Search
     from turnlog.stores.server.dialect import Dialect
     from turnlog.stores.server.driver import Connection
     from turnlog.stores.server.pool import Pool
-    from turnlog.stores.server.ranking import Ranked
-    from turnlog.stores.server.reading import Part, Reader
+    from turnlog.stores.server.reading import Reader
+    from turnlog.stores.sql.lineage import Part
 
 _HEADS = """
     SELECT session, id, header, sum, root, last_activity, bytes, stale, info FROM sessions WHERE
@@ -67,28 +69,27 @@ class Searching:
         Raises:
             NoSuchSession: the one to search in does not exist.
         """
-        parts: list[Part] | None = None
+        parts: list[Part[bytes]] | None = None
         if wanted.session is not None:
             parts = await self._pool.patiently(lambda: self._lineage(wanted.session or ""))
         await self._index.fill(None if parts is None else [part.key for part in parts])
         return await self._pool.patiently(lambda: self._hits(wanted, parts))
 
-    async def _lineage(self, session_id: str) -> list[Part]:
+    async def _lineage(self, session_id: str) -> list[Part[bytes]]:
         async with self._pool.connection() as db:
             head = await self._reader.head(db, session_id)
             return await self._reader.parts(db, head.key, 0, head.next_seq) or []
 
-    async def _hits(self, wanted: Search, parts: list[Part] | None) -> list[Hit]:
-        most = room = wanted.skip + wanted.limit
+    async def _hits(self, wanted: Search, parts: list[Part[bytes]] | None) -> list[Hit]:
         answer = _Answer(self._dialect, self._reader, self._title_of, wanted, parts)
         ranking = Ranking(self._dialect, groups_of(wanted), parts)
-        while True:
+
+        async def look(most: int) -> tuple[list[Ranked], list[Hit]]:
             async with self._pool.connection() as db:
                 ranked = await ranking.best(db, most)
-                hits = await answer.hits(db, ranked)
-            if len(hits) >= room or len(ranked) < most:
-                return hits[wanted.skip : room]
-            most *= 4  # some were not to be shown
+                return ranked, await answer.hits(db, ranked)
+
+        return await run_async(answered(wanted), look)
 
 
 class _Answer:
@@ -100,14 +101,14 @@ class _Answer:
         reader: Reader,
         title_of: Callable[[str], Awaitable[str]],
         wanted: Search,
-        parts: list[Part] | None,
+        parts: list[Part[bytes]] | None,
     ) -> None:
         self._dialect = dialect
         self._reader = reader
         self._title_of = title_of
         self._wanted = wanted
         self._parts = parts
-        self._matcher = Matcher(wanted.phrases)
+        self._judge = Judge(wanted)
         self._sessions: dict[bytes, _Session | None] = {}
         self._shadows: dict[bytes, Shadows] = {}
         self._titles: dict[str, str] = {}
@@ -128,9 +129,7 @@ class _Answer:
                 found = await self._reader.own_seqs(db, session.root, key, sorted(some))
                 events |= {(key, event.seq): as_read(session.header, event) for event in found}
         for key, seq, score in fresh:
-            event = events.get((key, seq))
-            hit = None if event is None else await self._hit(key, event, score)
-            self._known[key, seq] = hit
+            self._known[key, seq] = await self._hit(key, events.get((key, seq)), score)
         return [hit for key, seq, _ in ranked if (hit := self._known[key, seq]) is not None]
 
     async def _read_sessions(self, db: Connection, keys: Sequence[bytes]) -> None:
@@ -161,19 +160,14 @@ class _Answer:
             shadows = dict.fromkeys(keys, together)
         self._shadows |= shadows
 
-    async def _hit(self, key: bytes, event: AnyEvent, score: float) -> Hit | None:
+    async def _hit(self, key: bytes, event: AnyEvent | None, score: float) -> Hit | None:
         """The hit; None where it is not wanted, or does not say what the index has of it."""
-        session, wanted, found = self._sessions[key], self._wanted, searched(event)
-        if session is None or found is None:
+        session = self._sessions[key]
+        fit = None if session is None else self._judge.fit(event, self._shadows[key])
+        if session is None or fit is None:
             return None
-        shadowed_by = self._shadows[key].by(event.seq)
-        if shadowed_by is not None and not wanted.shadowed:
-            return None
-        if self._matcher.count(found.parts(wanted)) is None:
-            return None
-        where = wanted.session or session.id
+        where = self._wanted.session or session.id
         if where not in self._titles:
             known = session.title if where == session.id else None
             self._titles[where] = await self._title_of(where) if known is None else known
-        titled = (where, self._titles[where])
-        return hit_of(titled, event, found, self._matcher, wanted, score, shadowed_by)
+        return self._judge.hit((where, self._titles[where]), fit, score)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from turnlog.events import AnyEvent
     from turnlog.stores.searching import Search
+    from turnlog.stores.sql.lineage import Part
     from turnlog.stores.sqlite.driver import Connection
 
 VERSION = 1
@@ -63,18 +64,10 @@ _ASK = f"""
 _ALL = (0, (1 << 63) - 1)
 
 
-class Part(NamedTuple):
-    """The events of session `no` with `start <= seq < stop`."""
-
-    no: int
-    start: int
-    stop: int
-
-    @property
-    def ids(self) -> tuple[int, int]:
-        """The first and the last id."""
-        base = self.no << SEQ_BITS
-        return base + self.start, base + self.stop - 1
+def ids_of(part: Part[int]) -> tuple[int, int]:
+    """The first and the last id of a part."""
+    base = part.key << SEQ_BITS
+    return base + part.start, base + part.stop - 1
 
 
 def exists(db: Connection) -> bool:
@@ -159,7 +152,7 @@ def _joined(text: str) -> str:
 
 
 def ask(
-    db: Connection, wanted: Search, parts: Sequence[Part] | None, most: int
+    db: Connection, wanted: Search, parts: Sequence[Part[int]] | None, most: int
 ) -> list[tuple[int, float]]:
     """The ids of the best messages with their scores, best first, later ones before their equals.
 
@@ -171,7 +164,7 @@ def ask(
     """
     query = expression(wanted)
     found: list[tuple[int, float]] = []
-    for first, last in [_ALL] if parts is None else [part.ids for part in parts]:
+    for first, last in [_ALL] if parts is None else [ids_of(part) for part in parts]:
         many = db.execute(_FIRST_RANKED, (query, first, last, max(RANKED, most) - 1)).fetchone()
         start = first if many is None else many[0]
         found += db.execute(_ASK, (query, start, last, most)).fetchall()
@@ -187,11 +180,11 @@ def expression(wanted: Search) -> str:
     return f"{{{' '.join(columns)}}} : ({' AND '.join(phrases)})"
 
 
-def shadows_in(indexes: Sequence[Connection], parts: Sequence[Part]) -> Shadows:
+def shadows_in(indexes: Sequence[Connection], parts: Sequence[Part[int]]) -> Shadows:
     """What replacements in these parts of sessions took from the model's view."""
     shadows = Shadows()
     for part in parts:
-        rows = [row for db in indexes for row in db.execute(_SHADOWS_IN, part.ids).fetchall()]
+        rows = [row for db in indexes for row in db.execute(_SHADOWS_IN, ids_of(part)).fetchall()]
         for row in sorted(rows):
             shadows.add(*row)
     return shadows

@@ -1,72 +1,39 @@
-"""The listing: lines out of the table of sessions, which every commit keeps current.
-
-A line whose commit could not tell (`InfoFold.follow`) is stale; it is made again of the whole log
-when someone lists, and kept.
-"""
+"""The listing of a file: its statements; what they mean is in `sql.listing`."""
 
 # ruff: noqa: S608 - queries of constants
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import apsw
 
-from turnlog import jsontext
-from turnlog.errors import AdmissionError, StoreError, TurnlogError
-from turnlog.log import SessionLog
+from turnlog.errors import StoreError, TurnlogError
 from turnlog.stores.info import InfoFold
-from turnlog.stores.loading import unfinished
-from turnlog.stores.port import SessionInfo
-from turnlog.stores.sql.heads import line_of, read_header, read_id, stored_id, unknown, unreadable
+from turnlog.stores.sql.heads import read_id, stored_id, unknown
+from turnlog.stores.sql.listing import COLUMNS, PAGE, Row, Wanted, followed, keep, kept
+from turnlog.stores.sql.steps import run
 from turnlog.stores.sqlite.driver import integers
-from turnlog.stores.sqlite.reading import Reader
 from turnlog.stores.sqlite.salvage import UNREADABLE, scan
 from turnlog.stores.sqlite.schema import MAX_SESSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from turnlog.events import AnyEvent, SessionHeader
-    from turnlog.log import Damage
+    from turnlog.events import AnyEvent
+    from turnlog.stores.port import SessionInfo
     from turnlog.stores.sqlite.connection import Database
     from turnlog.stores.sqlite.driver import Connection
+    from turnlog.stores.sqlite.reading import Reader
 
-PAGE = 100
-"""Sessions that are read at once."""
-LOG_PAGE = 5_000
-"""Seqs of a log that are read at once."""
-
-_COLUMNS = "no, id, header, sum, next_seq, last_activity, bytes, stale, info"
+_COLUMNS = f"no, {COLUMNS}"
 _ORDER = "SELECT no FROM sessions ORDER BY last_activity DESC, id"
 _MANY = f"SELECT {_COLUMNS} FROM carray(?) wanted CROSS JOIN sessions ON sessions.no = wanted.value"
 _ONE = f"SELECT {_COLUMNS} FROM sessions WHERE id = ?"
 _STALE = f"SELECT {_COLUMNS} FROM sessions WHERE stale"
 _EVERY = f"SELECT {_COLUMNS} FROM sessions NOT INDEXED WHERE no BETWEEN ? AND ? ORDER BY no"
+_KEEP = keep("no")
 _FORGET = "UPDATE sessions SET stale = 1, info = NULL WHERE no = ?"
-_KEEP = """
-    UPDATE sessions SET info = ?, last_activity = ?, stale = 0
-    WHERE no = ? AND next_seq = ? AND sum = ?
-"""
-
-
-class Row(NamedTuple):
-    """A session's row, as far as the listing needs it."""
-
-    no: int
-    id: bytes
-    header: bytes
-    sum: int
-    next_seq: int
-    last_activity: int
-    bytes: int
-    stale: int
-    info: bytes | None
-
-    @property
-    def line(self) -> SessionInfo:
-        """What the row itself says."""
-        return line_of(self.id, (self.header, self.sum), self.last_activity, self.bytes, self.info)
 
 
 class Listing:
@@ -121,7 +88,7 @@ class Listing:
         place = {no: at for at, no in enumerate(numbers)}
         with self._database.reading() as db:
             rows = [Row(*row) for row in db.execute(_MANY, (integers(numbers),)).fetchall()]
-        rows.sort(key=lambda row: place[row.no])
+        rows.sort(key=lambda row: place[row.key])
         return [remade.get(row.id) or row.line for row in rows]
 
     def pages(self, remade: Mapping[bytes, SessionInfo]) -> Iterator[list[SessionInfo]]:
@@ -169,70 +136,41 @@ class Listing:
         row = None if found is None else Row(*found)
         if row is not None and not row.stale and not row.line.damage:
             with self._database.writing() as db:
-                db.execute(_FORGET, (row.no,))
+                db.execute(_FORGET, (row.key,))
 
-    def _remade(self, row: Row) -> tuple[SessionInfo, bool]:
+    def _remade(self, row: Row[int]) -> tuple[SessionInfo, bool]:
         """The line of a session whose log has to be read; and whether it was kept."""
-        session_id = read_id(row.id)
         try:
             with self._database.reading() as db:
-                known = _followed(db, self._reader, session_id, row)
-                fold = known or InfoFold.of(*self._whole(db, session_id))
+                fold = self._read(db, row)
         except TurnlogError as error:
-            return unreadable(row.id, row.last_activity, row.bytes, error), False
-        fold.next_seq = row.next_seq
-        state = fold.state()
-        kept = False
+            return row.unreadable(error), False
+        values = kept(row, fold)
+        is_kept = False
         if not self._database.read_only:
-            values = (jsontext.encode(state), state["lastActivity"], row.no, row.next_seq, row.sum)
             try:
                 with self._database.writing() as db:
                     db.execute(_KEEP, values)
-                    kept = bool(db.changes())
+                    is_kept = bool(db.changes())
             except (apsw.Error, OSError, StoreError):
-                kept = False  # it is derived: whoever lists next makes it again
-        return fold.info(size=row.bytes), kept
+                is_kept = False  # it is derived: whoever lists next makes it again
+        return fold.info(size=row.bytes), is_kept
 
-    def _whole(
-        self, db: Connection, session_id: str
-    ) -> tuple[SessionHeader, Sequence[AnyEvent], Sequence[Damage]]:
+    def _read(self, db: Connection, row: Row[int]) -> InfoFold:
+        session_id = read_id(row.id)
+
+        def read(wanted: Wanted) -> Sequence[AnyEvent]:
+            start, stop, chunks = wanted
+            return self._reader.read(db, session_id, start, stop, chunks=chunks)
+
+        known = run(followed(row), read)
+        if known is not None:
+            return known
         stored = self._reader.load(db, session_id)
-        return stored.header, stored.events, stored.damage
+        return InfoFold.of(stored.header, stored.events, stored.damage)
 
 
-def _followed(db: Connection, reader: Reader, session_id: str, row: Row) -> InfoFold | None:
-    """The line, made of the last one that was kept and what follows, a page in memory at a time.
-
-    None where that cannot tell: there is damage, or an acknowledgement of damage.
-
-    Raises:
-        InvalidHeader, UnsupportedVersion: the header cannot be read.
-    """
-    header = read_header(row.header, row.sum)
-    if header.source_damage or unfinished(header, row.next_seq) is not None:
-        return None
-    state: Any = None if row.info is None else jsontext.decode(row.info)
-    if state is not None and state["damage"]:
-        return None
-    fold = InfoFold(header, state)
-    log = SessionLog(header)
-    try:
-        for start in range(0, row.next_seq, LOG_PAGE):
-            stop = min(start + LOG_PAGE, row.next_seq)
-            middle = min(max(fold.next_seq, start), stop)
-            for event in reader.read(db, session_id, start, middle, chunks=False):
-                log.skip(event.seq)
-                log.load(event)
-            events = reader.read(db, session_id, middle, stop)
-            if len(events) != stop - middle or not fold.follow(events, log):
-                return None
-            log = SessionLog(header, log.rebase())
-    except AdmissionError:
-        return None
-    return fold
-
-
-def _salvaged(db: Connection, but: Iterable[int]) -> list[Row]:
+def _salvaged(db: Connection, but: Iterable[int]) -> list[Row[int]]:
     """What is left of a listing when a page of the file went bad, but for some sessions."""
     known = frozenset(but)
     rows = [Row(*row) for row in scan(db, _EVERY, 1, MAX_SESSIONS, []) if row[0] not in known]

@@ -9,6 +9,7 @@ from turnlog.errors import InvalidHeader, UnsupportedVersion
 from turnlog.stores.sql.heads import read_header, read_id
 from turnlog.stores.sql.packing import BadRow
 from turnlog.stores.sql.rows import from_row, from_rows
+from turnlog.stores.sqlite.fulltext import ids_of
 from turnlog.stores.sqlite.reading import Rows
 from turnlog.stores.sqlite.salvage import UNREADABLE
 from turnlog.stores.sqlite.schema import SEQ_BITS, SEQ_MASK
@@ -16,8 +17,8 @@ from turnlog.upcasts import reread
 
 if TYPE_CHECKING:
     from turnlog.events import AnyEvent, SessionHeader
+    from turnlog.stores.sql.lineage import Part
     from turnlog.stores.sqlite.driver import Connection
-    from turnlog.stores.sqlite.fulltext import Part
     from turnlog.stores.sqlite.reading import Reader
 
 _ROW = f"id & {SEQ_MASK}, type, time, data, surface_op, source_event_seqs, ignorable, extra, sum"
@@ -57,7 +58,7 @@ class Messages:
         return cls(reader, no, read_id(row[0]), header)
 
     def next(
-        self, db: Connection, part: Part, most: int, most_bytes: int
+        self, db: Connection, part: Part[int], most: int, most_bytes: int
     ) -> tuple[list[AnyEvent], int]:
         """The first messages of a part, and the seq from where to go on.
 
@@ -71,7 +72,7 @@ class Messages:
             events: list[AnyEvent] = []
             size = 0
             blob = Rows(db, self.no).blob
-            rows = iter(db.execute(_NEXT, (*part.ids, most)))
+            rows = iter(db.execute(_NEXT, (*ids_of(part), most)))
             while size < most_bytes and (some := list(islice(rows, _AT_ONCE))):
                 found = from_rows(some, blob)
                 size += sum(len(event.raw) for event in found)

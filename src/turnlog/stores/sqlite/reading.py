@@ -3,17 +3,18 @@
 # ruff: noqa: S608 - queries of constants
 from __future__ import annotations
 
-from itertools import groupby
 from operator import attrgetter, lt
 from typing import TYPE_CHECKING, NamedTuple
 
 from turnlog.stores.port import Record, Stored
-from turnlog.stores.sql.chunks import CHUNK, from_chunks
+from turnlog.stores.sql.chunks import from_chunks
 from turnlog.stores.sql.heads import read_header, stored_id, unknown
 from turnlog.stores.sql.holes import Lost, holes
+from turnlog.stores.sql.lineage import Lineage, Part, pages, stretches, wanted, without_chunks
 from turnlog.stores.sql.packing import UNREADABLE as UNREADABLE_ROW
 from turnlog.stores.sql.packing import BadRow, unpack_whole
 from turnlog.stores.sql.rows import from_row, from_rows
+from turnlog.stores.sql.steps import run
 from turnlog.stores.sqlite.driver import integers
 from turnlog.stores.sqlite.salvage import UNREADABLE, salvage, scan
 from turnlog.stores.sqlite.schema import MAX_SESSIONS, SEQ_BITS, SEQ_MASK
@@ -57,6 +58,7 @@ _FOLLOWING = tuple(
 )
 _LONG_GAP = 1 << 22
 _PROBES = 4096  # more ids than a page has rows
+_PARENT = "SELECT parent, boundary FROM sessions WHERE no = ?"
 _SESSION = "SELECT no, header, sum, next_seq FROM sessions WHERE id = ?"
 _seq = attrgetter("seq")
 
@@ -79,7 +81,7 @@ class Reader:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._lineage: dict[int, tuple[int | None, int]] = {}  # no -> parent, boundary
+        self._lineage: Lineage[int] = Lineage()
 
     def head(self, db: Connection, session_id: str) -> Head:
         """The session's row.
@@ -141,44 +143,31 @@ class Reader:
         chunks: bool = True,
     ) -> list[AnyEvent]:
         """The events of a range, from every ancestor its own."""
-        events: list[AnyEvent] = []
-        for owner, begin, end in self._parts(db, no, start, stop):
-            while begin < end:
-                upto = min(begin + PAGE, end)
-                found = _own(db, owner, begin, upto, lost, chunks=chunks)
-                begin = upto if found else _next(db, owner, upto, end)  # noqa: PLW2901 - it goes on
-                events += found
-        return events
 
-    def _parts(self, db: Connection, no: int, start: int, stop: int) -> list[tuple[int, int, int]]:
-        """Which session's rows hold which part of a range: (number, start, stop), ascending."""
-        parts: list[tuple[int, int, int]] = []
-        here: int | None = no
-        while here is not None and start < stop:
-            parent, boundary = self._parent(db, here)
-            if boundary < stop:
-                parts.append((here, max(start, boundary), stop))
-                stop = boundary
-            here = parent
-        return parts[::-1]
+        def page(asked: tuple[Part[int], Part[int]]) -> tuple[list[AnyEvent], int]:
+            own, rest = asked
+            found = _own(db, own, lost, chunks=chunks)
+            return found, own.stop if found else _next(db, rest)
 
-    def _parent(self, db: Connection, no: int) -> tuple[int | None, int]:
-        known = self._lineage.get(no)
-        if known is None:
-            query = "SELECT parent, boundary FROM sessions WHERE no = ?"
-            row = db.execute(query, (no,)).fetchone()
-            known = self._lineage[no] = (None, 0) if row is None else row
-        return known
+        return run(pages(self.parts(db, no, start, stop), PAGE), page)
+
+    def parts(self, db: Connection, no: int, start: int, stop: int) -> list[Part[int]]:
+        """Which session's rows hold which part of a range, in ascending order."""
+
+        def parent(no: int) -> tuple[int | None, int] | None:
+            return db.execute(_PARENT, (no,)).fetchone()
+
+        return run(self._lineage.parts(no, start, stop), parent)
 
     def read_seqs(self, db: Connection, session_id: str, seqs: Iterable[int]) -> list[AnyEvent]:
         """The events with these seqs, as far as they can be read, in order of seq."""
         head = self.head(db, session_id)
-        wanted = sorted({seq for seq in seqs if 0 <= seq < head.next_seq})
+        asked = wanted(seqs, head.next_seq)
         events: list[AnyEvent] = []
-        if wanted:
-            parts = self._parts(db, head.no, wanted[0], wanted[-1] + 1)
-            for owner, begin, end in parts:
-                events += _own_seqs(db, owner, [seq for seq in wanted if begin <= seq < end])
+        if asked:
+            for part in self.parts(db, head.no, asked[0], asked[-1] + 1):
+                mine = [seq for seq in asked if part.start <= seq < part.stop]
+                events += _own_seqs(db, part.key, mine)
         return events
 
     # -- derived -------------------------------------------------------------------------------
@@ -233,29 +222,25 @@ class Rows:
 
 
 def _own(
-    db: Connection,
-    no: int,
-    start: int,
-    stop: int,
-    lost: list[Lost],
-    *,
-    chunks: bool = True,
+    db: Connection, part: Part[int], lost: list[Lost], *, chunks: bool = True
 ) -> list[AnyEvent]:
-    """The events that the session's own rows hold, as far as they can be read; adds to `lost`."""
+    """The events of a part, as far as they can be read; adds to `lost`."""
+    no, start, stop = part
     try:
-        events = _own_range(db, no, start, stop, chunks=chunks)
-        if not chunks or not _hidden(db, no, events, start, stop):
+        events = _own_range(db, part, chunks=chunks)
+        if not chunks or not _hidden(db, part, events):
             return events
     except (BadRow, *UNREADABLE):
         pass  # what is wrong is found again
     rows = Rows(db, no)
     found, missed = salvage(db, _BY_ID, no, (start, stop), rows.blob, rows.payload_of)
     lost += missed
-    return found if chunks else _without_chunks(found)
+    return found if chunks else without_chunks(found)
 
 
-def _next(db: Connection, no: int, start: int, stop: int) -> int:
-    """Where rows of the session's own go on: behind a gap that is too long to be looked through."""
+def _next(db: Connection, part: Part[int]) -> int:
+    """Where rows of a part go on: behind a gap that is too long to be looked through."""
+    no, start, stop = part
     if stop - start < _LONG_GAP:
         return start
     base = no << SEQ_BITS
@@ -268,8 +253,9 @@ def _next(db: Connection, no: int, start: int, stop: int) -> int:
     return after if after - start >= _LONG_GAP else start
 
 
-def _hidden(db: Connection, no: int, events: list[AnyEvent], start: int, stop: int) -> bool:
+def _hidden(db: Connection, part: Part[int], events: list[AnyEvent]) -> bool:
     """Whether there are rows in what looks like gaps: a page in a wrong place ends a scan early."""
+    no, start, stop = part
     if len(events) == stop - start:
         return False
     base, expected = no << SEQ_BITS, start
@@ -282,27 +268,28 @@ def _hidden(db: Connection, no: int, events: list[AnyEvent], start: int, stop: i
     return False
 
 
-def _own_range(db: Connection, no: int, start: int, stop: int, *, chunks: bool) -> list[AnyEvent]:
-    """The events that the session's own rows hold.
+def _own_range(db: Connection, part: Part[int], *, chunks: bool) -> list[AnyEvent]:
+    """The events of a part.
 
     Raises:
         BadRow: a row is not what was written.
         apsw.Error, UnicodeDecodeError: a page cannot be read.
     """
+    no, start, stop = part
     base = no << SEQ_BITS
     rows = Rows(db, no)
     events = from_rows(db.execute(_EVENTS, (base + start, base + stop - 1)).fetchall(), rows.blob)
     if not chunks:
-        return _ascending(_without_chunks(events))
+        return _ascending(without_chunks(events))
     if len(events) == stop - start:
         return _ascending(events)
     for covering, runs in _CHUNKS:
         (first,) = db.execute(covering, (base, base + start)).fetchone()
         low = base + start if first is None else first
         packed: list[AnyEvent] = []
-        for run in db.execute(runs, (low, base + stop - 1)).fetchall():
-            if run[1] >= start:
-                packed += from_chunks(run, rows.payload_of)
+        for row in db.execute(runs, (low, base + stop - 1)).fetchall():
+            if row[1] >= start:
+                packed += from_chunks(row, rows.payload_of)
         if packed and (packed[0].seq < start or packed[-1].seq >= stop):
             packed = [event for event in packed if start <= event.seq < stop]
         events += packed
@@ -322,10 +309,6 @@ def _ascending(events: list[AnyEvent]) -> list[AnyEvent]:
     raise BadRow("rows come twice or out of order")
 
 
-def _without_chunks(events: list[AnyEvent]) -> list[AnyEvent]:
-    return [event for event in events if event.type != CHUNK]
-
-
 def _own_seqs(db: Connection, no: int, seqs: Sequence[int]) -> list[AnyEvent]:
     """Those of the events that the session's own rows hold, and that can be read."""
     if not seqs:
@@ -338,9 +321,6 @@ def _own_seqs(db: Connection, no: int, seqs: Sequence[int]) -> list[AnyEvent]:
         events = []
     if len(events) == len(seqs):
         return events
-    there = {event.seq for event in events}
-    missing = enumerate(seq for seq in seqs if seq not in there)  # chunks, or damaged
-    for _, group in groupby(missing, key=lambda pair: pair[1] - pair[0]):
-        stretch = [seq for _, seq in group]
-        events += _own(db, no, stretch[0], stretch[-1] + 1, [])
+    for part in list(stretches(seqs, events, no)):
+        events += _own(db, part, [])
     return sorted(events, key=_seq)

@@ -12,11 +12,12 @@ from weakref import WeakKeyDictionary
 
 import apsw
 
-from turnlog.stores.phrases import Matcher
-from turnlog.stores.searching import Hit, Search, hit_of, searched
+from turnlog.stores.sql.hits import Judge, answered
+from turnlog.stores.sql.lineage import Part
+from turnlog.stores.sql.steps import run
 from turnlog.stores.sqlite import fulltext
 from turnlog.stores.sqlite.driver import connect
-from turnlog.stores.sqlite.fulltext import Part, Prepared
+from turnlog.stores.sqlite.fulltext import Prepared
 from turnlog.stores.sqlite.messages import Messages
 from turnlog.stores.sqlite.salvage import scan
 from turnlog.stores.sqlite.schema import MAX_SESSIONS, SEQ_BITS, SEQ_MASK
@@ -24,7 +25,7 @@ from turnlog.stores.sqlite.schema import MAX_SESSIONS, SEQ_BITS, SEQ_MASK
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from turnlog.stores.searching import Shadows
+    from turnlog.stores.searching import Hit, Search, Shadows
     from turnlog.stores.sqlite.connection import Database
     from turnlog.stores.sqlite.driver import Connection
     from turnlog.stores.sqlite.reading import Reader
@@ -37,7 +38,6 @@ STEP_BYTES = 1 << 20
 _SESSIONS = """
     SELECT no, boundary, next_seq FROM sessions NOT INDEXED WHERE no BETWEEN ? AND ? ORDER BY no
 """
-_PARENT = "SELECT parent, boundary FROM sessions WHERE no = ?"
 _BROKEN = (apsw.CorruptError, apsw.SQLError)
 
 
@@ -146,13 +146,13 @@ class Searching:
         room, space = STEP, STEP_BYTES
         prepared: list[Prepared] = []
         for part in _lacking(db, known, only):
-            before = max((upto.get(part.no, 0) for upto in known), default=0)
-            messages = Messages.of(db, self._reader, part.no)
+            before = max((upto.get(part.key, 0) for upto in known), default=0)
+            messages = Messages.of(db, self._reader, part.key)
             if messages is None:  # who opens the session is told
-                prepared.append(fulltext.prepare(part.no, (), before, part.stop))
+                prepared.append(fulltext.prepare(part.key, (), before, part.stop))
                 continue
             events, upto = messages.next(db, part, room, space)
-            prepared.append(fulltext.prepare(part.no, events, before, upto))
+            prepared.append(fulltext.prepare(part.key, events, before, upto))
             room -= len(events)
             space -= sum(len(event.raw) for event in events)
             if upto < part.stop or room <= 0 or space <= 0:
@@ -179,7 +179,9 @@ class Searching:
                 return None
 
 
-def _lacking(db: Connection, known: Sequence[dict[int, int]], only: int | None) -> Iterator[Part]:
+def _lacking(
+    db: Connection, known: Sequence[dict[int, int]], only: int | None
+) -> Iterator[Part[int]]:
     """What of each session is in no index."""
     first, last = (1, MAX_SESSIONS) if only is None else (only, only)
     for no, boundary, next_seq in scan(db, _SESSIONS, first, last, []):
@@ -204,35 +206,25 @@ class _Answer:
         self._title_of = title_of
         self._indexes = indexes
         self._wanted = wanted
-        self._matcher = Matcher(wanted.phrases)
+        self._judge = Judge(wanted)
         self._parts = None if wanted.session is None else self._lineage(wanted.session)
         self._messages: dict[int, Messages | None] = {}
         self._shadows: dict[int, Shadows] = {}
         self._titles: dict[str, str] = {}
 
-    def _lineage(self, session_id: str) -> list[Part]:
+    def _lineage(self, session_id: str) -> list[Part[int]]:
         """Where the events of a session are: its own, and what it inherited."""
         head = self._reader.head(self._db, session_id)
-        parts: list[Part] = []
-        no, stop = head.no, head.next_seq
-        while no is not None:
-            parent, boundary = self._db.execute(_PARENT, (no,)).fetchone()
-            if boundary < stop:
-                parts.insert(0, Part(no, boundary, stop))
-                stop = boundary
-            no = parent
-        return parts
+        return self._reader.parts(self._db, head.no, 0, head.next_seq)
 
     def hits(self) -> list[Hit]:
         """The hits that are wanted."""
-        wanted = self._wanted
-        most = room = wanted.skip + wanted.limit
-        while True:
+
+        def look(most: int) -> tuple[list[tuple[int, float]], list[Hit]]:
             ranked = self._ranked(most)
-            hits = [hit for each in ranked if (hit := self._hit(*each)) is not None]
-            if len(hits) >= room or len(ranked) < most:
-                return hits[wanted.skip : room]
-            most *= 4  # some were not to be shown
+            return ranked, [hit for each in ranked if (hit := self._hit(*each)) is not None]
+
+        return run(answered(self._wanted), look)
 
     def _ranked(self, most: int) -> list[tuple[int, float]]:
         found = [
@@ -249,19 +241,13 @@ class _Answer:
             self._messages[no] = Messages.of(self._db, self._reader, no)
         messages = self._messages[no]
         event = None if messages is None else messages.one(self._db, seq)
-        found = None if event is None else searched(event)
-        if messages is None or event is None or found is None:
-            return None
-        shadowed_by = self._shadows_of(no).by(seq)
-        if shadowed_by is not None and not self._wanted.shadowed:
-            return None
-        if self._matcher.count(found.parts(self._wanted)) is None:
+        fit = self._judge.fit(event, self._shadows_of(no))
+        if messages is None or fit is None:
             return None
         session_id = self._wanted.session or messages.session_id
         if session_id not in self._titles:
             self._titles[session_id] = self._title_of(session_id)
-        where = (session_id, self._titles[session_id])
-        return hit_of(where, event, found, self._matcher, self._wanted, score, shadowed_by)
+        return self._judge.hit((session_id, self._titles[session_id]), fit, score)
 
     def _shadows_of(self, no: int) -> Shadows:
         parts = self._parts
