@@ -36,7 +36,7 @@ async def scene(request: pytest.FixtureRequest) -> AsyncIterator[Scene]:
 
 
 @pytest.mark.parametrize("how", ["cut", "torn"])
-@one_in(29, 1)
+@one_in(43, 1)
 async def test_a_line_that_ends_once_is_not_noticed(scene: Scene, how: How, step: int) -> None:
     """Wherever a connection ends, before or within a message, the turn goes on over another."""
     async for name in each(scene, how, 1, step):
@@ -46,7 +46,7 @@ async def test_a_line_that_ends_once_is_not_noticed(scene: Scene, how: How, step
 
 
 @pytest.mark.parametrize("how", ["cut", "torn"])
-@one_in(31, 1)
+@one_in(47, 1)
 async def test_a_line_that_ends_for_good_loses_nothing(scene: Scene, how: How, step: int) -> None:
     """Wherever it ends, the call says so, and what it was to do is done once when tried again."""
     async for name in each(scene, how, 2, step, for_good=True):
@@ -55,7 +55,7 @@ async def test_a_line_that_ends_for_good_loses_nothing(scene: Scene, how: How, s
     assert scene.line.count > LEAST
 
 
-@one_in(37, 3)
+@one_in(53, 3)
 async def test_a_line_that_is_slow_costs_only_time(scene: Scene, step: int) -> None:
     """While any message is held back others read all that was acknowledged; then it goes on."""
     async for name in each(scene, "held", 3, step):
@@ -65,7 +65,7 @@ async def test_a_line_that_is_slow_costs_only_time(scene: Scene, step: int) -> N
     assert scene.line.count > LEAST
 
 
-@one_in(37, 3)
+@one_in(53, 3)
 async def test_who_is_cancelled_while_the_line_is_slow_has_all(scene: Scene, step: int) -> None:
     """A cancel at any message stores what was appended, once, and gives the session back."""
     async for name in each(scene, "held", 4, step):
@@ -97,7 +97,7 @@ async def held_up(scene: Scene, name: str) -> AsyncGenerator[anyio.CancelScope]:
             scene.line.let_go()
 
 
-@one_in(67, 7)
+@one_in(97, 7)
 async def test_a_line_that_falls_silent_is_given_up(
     scene: Scene, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
