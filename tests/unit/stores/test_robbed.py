@@ -27,15 +27,21 @@ class Robbed(MemoryStore):
         return stored
 
 
+async def late(store: Store, durable: list[int]) -> None:
+    """Own a session, append, and note what counts as durable then."""
+    async with store.session("a") as session:
+        for number in range(3):
+            session.add_user(f"late {number}")
+        durable.append(session.durable_seq)
+        await session.flush()
+
+
 async def test_what_a_thief_wrote_is_not_durable_of_the_owner() -> None:
     """Nothing that the owner appends counts as durable, and its flush is refused."""
     storage = MemoryStorage()
+    durable: list[int] = []
     async with Store(Robbed(storage)) as store:
         with pytest.raises(StaleWriter):
-            async with store.session("a") as session:
-                assert session.next_seq == 0
-                for number in range(3):
-                    session.add_user(f"late {number}")
-                assert session.durable_seq == 0
-                await session.flush()
+            await late(store, durable)
+    assert durable == [0]
     assert_same((await MemoryStore(storage).load("a")).events, notes(0, 3))
