@@ -105,6 +105,21 @@ async def test_a_pooler_of_transactions_is_refused(mode: str, more: str) -> None
                 pass
 
 
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+async def test_doctor_names_a_pooler_of_transactions(mode: str) -> None:
+    """Though nobody else uses it: it looks with two connections."""
+    on = server()
+    with pgbouncer(on, mode) as pooler:
+        store = open_postgres(pooler.url(on.new_schema()), "turn")
+        await store.open()
+        try:
+            failed = [one for one in await store.diagnose() if one.state == "failed"]
+        finally:
+            await store.close()
+    assert [one.name for one in failed] == (["connections"] if mode == "transaction" else [])
+    assert all("pool_mode = session" in one.detail for one in failed)
+
+
 @pytest.mark.parametrize("statement", ["EXECUTE lost", "PREPARE once AS SELECT 2"])
 async def test_prepared_statements_that_others_have_say_the_same(statement: str) -> None:
     """A pooler that was changed meanwhile mixes them up; what happens then is told so, too."""

@@ -172,7 +172,16 @@ class ServerStore:
         said = f"answers in {took * 1000:.1f} ms"
         said += ": every flush takes several times that; is it far away?" if slow else ""
         found = [Diagnosed("server", "warning" if slow else "ok", said)]
-        return found + await self._read(lambda db, _: self._driver.dialect.diagnose(db))
+        found += await self._read(lambda db, _: self._driver.dialect.diagnose(db))
+        return found + await self._another()
+
+    async def _another(self) -> list[Diagnosed]:
+        """What is wrong with a second connection, which a pooler may mix up with the first."""
+        try:
+            await (await self._driver.connect()).close()
+        except Fault as fault:
+            return [Diagnosed("connections", "failed", f"another one: {fault.hint or fault}")]
+        return []
 
     async def close(self) -> None:
         """Give back what was claimed, and disconnect."""
