@@ -11,7 +11,7 @@ from turnlog.errors import StoreError
 from turnlog.stores.jsonl import JsonlStore
 from turnlog.stores.jsonl import inbox as inbox_module
 from turnlog.stores.jsonl.inbox import Inboxes
-from turnlog.stores.jsonl.locks import holding
+from turnlog.stores.locks import holding
 
 
 def texts(folder: Path) -> list[str]:

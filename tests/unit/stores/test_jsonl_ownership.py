@@ -11,11 +11,11 @@ import pytest
 
 from tests.unit.stores.jsonl_files import HEADER, commit, lines, owning, plain, saved, seqs
 from turnlog.errors import SessionInUse, StaleWriter, WriteFailed
-from turnlog.stores.jsonl.locks import Lock, locked, owner_of
 from turnlog.stores.jsonl.names import lock_path
 from turnlog.stores.jsonl.ownership import acquire
 from turnlog.stores.jsonl.scan import scan
 from turnlog.stores.jsonl.tenure import Tenure
+from turnlog.stores.locks import Lock, locked, owner_of
 from turnlog.stores.port import Owner
 from turnlog.testing.conformance.samples import FIRST, NOON, SECOND, assert_same, event, notes
 

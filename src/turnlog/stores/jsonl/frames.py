@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import zstandard
 
-from turnlog.stores.jsonl.files import read_at
+from turnlog.stores.files import read_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,9 @@ import msgspec
 
 from turnlog import jsontext
 from turnlog.commands import Command, Prompt, decode_command, encode_command, wakes
-from turnlog.stores.jsonl.files import open_file, opened, read_at, sync, sync_folder, write_at
-from turnlog.stores.jsonl.locks import holding
+from turnlog.stores.files import open_file, opened, read_at, write_at
+from turnlog.stores.jsonl.files import sync, sync_folder
+from turnlog.stores.locks import holding
 from turnlog.stores.port import Queued
 
 if TYPE_CHECKING:

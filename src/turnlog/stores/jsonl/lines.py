@@ -13,7 +13,7 @@ from turnlog.codec import decode_line, decode_lines, encode_lines
 from turnlog.errors import AdmissionError, InvalidHeader, StoreError
 from turnlog.events import AnyEvent, SessionHeader
 from turnlog.log import make_event
-from turnlog.stores.jsonl.files import read_at
+from turnlog.stores.files import read_at
 from turnlog.stores.jsonl.frames import Frames
 from turnlog.stores.jsonl.pieces import Piece, is_text, mend, piece_of
 

@@ -14,8 +14,9 @@ import msgspec
 from turnlog import jsontext
 from turnlog.errors import NoSuchSession, TurnlogError
 from turnlog.events import SessionHeader
+from turnlog.stores.files import opened, read_at
 from turnlog.stores.info import InfoFold
-from turnlog.stores.jsonl.files import opened, publish, read_at
+from turnlog.stores.jsonl.files import publish
 from turnlog.stores.jsonl.inbox import inbox_fault
 from turnlog.stores.jsonl.lines import read_header
 from turnlog.stores.jsonl.names import Segment, folder_name, id_of, segments_in

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnlog.errors import InvalidHeader, NoSuchSession, StoreError
-from turnlog.stores.jsonl.files import open_file, opened, sync, sync_folder, write_at
+from turnlog.stores.files import open_file, opened, write_at
+from turnlog.stores.jsonl.files import sync, sync_folder
 from turnlog.stores.jsonl.frames import pack
-from turnlog.stores.jsonl.locks import Lock, locked, owner_of
 from turnlog.stores.jsonl.names import Segment, lock_path, segment_of, segments_in
 from turnlog.stores.jsonl.segments import complete, complete_end, head_line, read_head
+from turnlog.stores.locks import Lock, locked, owner_of
 from turnlog.stores.owners import in_use
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import msgspec
 from turnlog.errors import InvalidHeader, UnsupportedVersion
 from turnlog.events import AnyEvent, SessionHeader
 from turnlog.log import Damage
-from turnlog.stores.jsonl.files import opened
+from turnlog.stores.files import opened
 from turnlog.stores.jsonl.lines import Reading, read_header
 from turnlog.stores.jsonl.names import Segment, folder_name, id_of
 from turnlog.stores.jsonl.order import Order, longest_rise, rises

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnlog import jsontext
 from turnlog.errors import InvalidHeader, NoSuchSession
-from turnlog.stores.jsonl.files import opened, read_at
+from turnlog.stores.files import opened, read_at
 from turnlog.stores.jsonl.frames import Frames
 from turnlog.stores.jsonl.lines import LINE_MAX
 from turnlog.stores.jsonl.names import Segment, remnants_in, segments_in

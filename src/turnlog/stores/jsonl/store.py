@@ -28,12 +28,12 @@ from turnlog.stores.jsonl.files import make_folder, publish, sync_folder, transl
 from turnlog.stores.jsonl.frames import pack
 from turnlog.stores.jsonl.inbox import Inboxes
 from turnlog.stores.jsonl.listing import id_in, info_of, keep_info
-from turnlog.stores.jsonl.locks import holding
 from turnlog.stores.jsonl.names import lock_path, segment_of, segments_in
 from turnlog.stores.jsonl.ownership import take
 from turnlog.stores.jsonl.reader import Reader
 from turnlog.stores.jsonl.segments import chain_of
 from turnlog.stores.jsonl.tenure import Tenure
+from turnlog.stores.locks import holding
 from turnlog.stores.port import Batch, Claim, Durability, Owner, Queued, SessionInfo, Stored
 
 if TYPE_CHECKING:

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Literal
 
 from turnlog import jsontext
 from turnlog.errors import StaleWriter, WriteFailed
-from turnlog.stores.jsonl.files import copy_range, open_file, sync, write_at
+from turnlog.stores.files import open_file, write_at
+from turnlog.stores.jsonl.files import copy_range, sync
 from turnlog.stores.jsonl.frames import pack
 from turnlog.stores.jsonl.lines import lines_of
-from turnlog.stores.jsonl.locks import Lock, locked, owner_of
 from turnlog.stores.jsonl.names import Segment, lock_path, segments_in, torn_path
 from turnlog.stores.jsonl.ownership import acquire
 from turnlog.stores.jsonl.scan import Mark, scan
 from turnlog.stores.jsonl.segments import Head, chain_of, owner_in, read_head
+from turnlog.stores.locks import Lock, locked, owner_of
 from turnlog.stores.owners import describe
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import apsw
 
 from turnlog import _ambient
 from turnlog.errors import ForkedProcess, StoreClosed, StoreError
-from turnlog.stores.jsonl.files import open_file
+from turnlog.stores.files import open_file
 from turnlog.stores.sqlite.driver import Connection, connect
 from turnlog.stores.sqlite.schema import STEPS, VERSION, migrate, version_of
 from turnlog.stores.upkeep import Migration

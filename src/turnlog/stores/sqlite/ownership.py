@@ -16,8 +16,8 @@ import msgspec
 
 from turnlog import jsontext
 from turnlog.errors import StaleWriter, StoreError
-from turnlog.stores.jsonl.files import opened
-from turnlog.stores.jsonl.locks import Lock, is_locked, try_lock, unlock
+from turnlog.stores.files import opened
+from turnlog.stores.locks import Lock, is_locked, try_lock, unlock
 from turnlog.stores.owners import in_use
 from turnlog.stores.owners import taken_over as _taken_over
 from turnlog.stores.port import Owner

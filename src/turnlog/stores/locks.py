@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from turnlog import jsontext
 from turnlog.errors import StoreError
-from turnlog.stores.jsonl.files import open_file, opened, read_at, write_at
+from turnlog.stores.files import open_file, opened, read_at, write_at
 from turnlog.stores.port import Owner
 
 if TYPE_CHECKING:
