@@ -3,8 +3,8 @@
 # ruff: noqa: S608 - queries of constants
 from __future__ import annotations
 
-from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from turnlog.stores.port import Record, Stored
 from turnlog.stores.server.decoding import Fetched, Row, decoded
@@ -16,7 +16,7 @@ from turnlog.stores.sql.lineage import Lineage, Part, pages, stretches, wanted, 
 from turnlog.stores.sql.steps import run_async
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from turnlog.events import AnyEvent
     from turnlog.stores.server.dialect import Dialect
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PAGE = 5_000
 """Seqs that are read in one go."""
+_TOGETHER = 50  # sessions whose events one statement reads
 
 _HEAD = """
     SELECT session, id, header, sum, root, parent, boundary, next_seq FROM sessions
@@ -37,6 +38,7 @@ _MESSAGES = f"""
     AND surface_op IS NOT NULL ORDER BY seq LIMIT ?
 """
 _MANY = f"SELECT {_ROW} FROM events WHERE session = ? AND "
+_SCATTERED = f"SELECT session, {_ROW} FROM events WHERE "
 _RUN = ", ".join(column.name for column in CHUNKS.columns[1:])
 _CHUNKS = f"""
     SELECT {_RUN} FROM chunks WHERE session = ? AND first < ? AND first >= coalesce(
@@ -50,6 +52,7 @@ _NEXT = """
     UNION ALL SELECT min(first) FROM chunks WHERE session = ? AND first >= ? AND first < ?
 """
 _seq = attrgetter("seq")
+_first = itemgetter(0)
 
 
 class Head(NamedTuple):
@@ -216,7 +219,34 @@ class Reader:
         """Those of the events that the session's own rows hold, and that can be read."""
         if not seqs:
             return []
-        rows = await self._rows(db, key, seqs)
+        return await self._found(db, root, key, seqs, await self._rows(db, key, seqs))
+
+    async def scattered(
+        self, db: Connection, asked: Mapping[bytes, tuple[bytes, Sequence[int]]]
+    ) -> dict[bytes, list[AnyEvent]]:
+        """As `own_seqs`, of many sessions, few events each: by key, from root and seqs."""
+        found: dict[bytes, list[AnyEvent]] = {}
+        every = list(asked.items())
+        for start in range(0, len(every), _TOGETHER):
+            some = every[start : start + _TOGETHER]
+            rows: dict[bytes, list[Row]] = {key: [] for key, _ in some}
+            said: list[str] = []
+            bound: list[Any] = []
+            for key, (_, seqs) in some:
+                condition, values = self._dialect.among("seq", "int", seqs)
+                said.append(f"session = ? AND {condition}")
+                bound += [key, *values]
+            for key, *row in await db.fetch(_SCATTERED + " OR ".join(said), *bound):
+                rows[key].append(row)
+            for key, (root, seqs) in some:
+                own = sorted(rows[key], key=_first)
+                found[key] = await self._found(db, root, key, seqs, own)
+        return found
+
+    async def _found(
+        self, db: Connection, root: bytes, key: bytes, seqs: Sequence[int], rows: Sequence[Row]
+    ) -> list[AnyEvent]:
+        """The events of rows that were found by their seqs, and what had none."""
         whole = Part(key, seqs[0], seqs[-1] + 1)
         events = await decoded(await self._with_what_they_need(db, root, whole, rows, ()), [])
         if len(events) == len(seqs):

@@ -119,15 +119,13 @@ class _Answer:
         fresh = [hit for hit in ranked if hit[:2] not in self._known]
         if fresh:
             await self._read_sessions(db, sorted({key for key, _, _ in fresh}))
-        seqs: dict[bytes, list[int]] = {}
-        for key, seq, _ in fresh:
-            seqs.setdefault(key, []).append(seq)
-        events: dict[tuple[bytes, int], AnyEvent] = {}
-        for key, some in seqs.items():
+        seqs: dict[bytes, tuple[bytes, list[int]]] = {}
+        for key, seq, _ in sorted(fresh):
             session = self._sessions[key]
             if session is not None:
-                found = await self._reader.own_seqs(db, session.root, key, sorted(some))
-                events |= {(key, event.seq): as_read(session.header, event) for event in found}
+                seqs.setdefault(key, (session.root, []))[1].append(seq)
+        read = await self._reader.scattered(db, seqs)
+        events = {(key, event.seq): event for key, found in read.items() for event in found}
         for key, seq, score in fresh:
             self._known[key, seq] = await self._hit(key, events.get((key, seq)), score)
         return [hit for key, seq, _ in ranked if (hit := self._known[key, seq]) is not None]
@@ -163,8 +161,10 @@ class _Answer:
     async def _hit(self, key: bytes, event: AnyEvent | None, score: float) -> Hit | None:
         """The hit; None where it is not wanted, or does not say what the index has of it."""
         session = self._sessions[key]
-        fit = None if session is None else self._judge.fit(event, self._shadows[key])
-        if session is None or fit is None:
+        if session is None or event is None:
+            return None
+        fit = self._judge.fit(as_read(session.header, event), self._shadows[key])
+        if fit is None:
             return None
         where = self._wanted.session or session.id
         if where not in self._titles:
