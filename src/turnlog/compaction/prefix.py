@@ -71,6 +71,7 @@ class Prefixes:
 
     def __init__(self, session: Session, estimator: Estimator = DEFAULT) -> None:
         self.model: str | None = None
+        self._asked_as: str | None = None  # the model that the last step asked
         self._estimator = estimator
         self._planned = {each.seq: each for each in session.surface.replacements}
         self._ranks: dict[int, int] = {}  # a node's place among all that were appended
@@ -103,8 +104,9 @@ class Prefixes:
     def _asked(self, data: RequestSent) -> None:
         """A request was sent; one that shows a part, or to another model, keeps less."""
         if data.purpose == "step":
-            self.model = data.model
-        if data.model != (self.model or data.model) or data.from_seq is not None:
+            self.model = self._asked_as = data.model
+        known = (self.model, self._asked_as)  # a header may name the same one without its provider
+        if (self.model is not None and data.model not in known) or data.from_seq is not None:
             return
         last = self._ranks.get(-1 if data.through_seq is None else data.through_seq)
         self._sent = self._appended if last is None else max(self._sent, last + 1)

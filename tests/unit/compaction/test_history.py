@@ -17,7 +17,7 @@ from turnlog.compaction.prefix import Replaced, replacements
 from turnlog.content import Failure, Image, Message, Source, Text, ToolCall
 from turnlog.events import AnyEvent, Replace
 from turnlog.interop.importing import find
-from turnlog.testing.builders import Author
+from turnlog.testing.builders import DIGEST, Author
 from turnlog.testing.strategies import histories
 from turnlog.views.usage import Prices
 
@@ -254,6 +254,26 @@ def test_what_is_broken_already_is_not_counted_again() -> None:
     assert replacements(session)[-1].resent == sizes(session, 9, 5, 10, 7, 8)
 
 
+@pytest.mark.parametrize(("asked", "kept"), [("local:m", True), ("m", True), ("other", False)])
+def test_the_model_that_a_header_names_is_the_one_that_was_asked(asked: str, kept: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A summary's request to it keeps the prefix, whether the name has its provider or not."""
+    session = Session.create("s")
+    header = ev.Header(ev.ModelConfig("local", "m"))
+    session.append("request/header", ev.RequestHeader(header, "initial"))
+    session.add_user("question")
+    session.append("request/sent", ev.RequestSent("step", DIGEST, "none@1", "local:m", 1, 1))
+    session.add_assistant("answer", model="m")
+    later = session.add_user("one more thing").seq
+    changed = ev.Header(ev.ModelConfig("local", "m"), "Be brief.")
+    session.append("request/header", ev.RequestHeader(changed, "change"))
+    session.append("request/sent", ev.RequestSent("compaction", DIGEST, "none@1", asked))
+    first = session.surface.seqs[0]
+    session.replace(first, first, "short")
+    answer = session.surface.seqs[1]
+    (found,) = replacements(session)
+    assert found.resent == (sizes(session, answer, later) if kept else 0)
+
+
 def test_a_pruned_result_is_said_to_be_one() -> None:
     """Its kind is prune; an empty session has no replacements."""
     author = Author(Session.create("s"))
@@ -285,7 +305,7 @@ def naive(session: Session) -> list[tuple[int, int, int]]:
     found: list[tuple[int, int, int]] = []
     surface: list[int] = []
     cached: list[int] = []  # the nodes of the longest prefix that is kept somewhere
-    model = None
+    model = asked = None
 
     def tokens(seqs: list[int]) -> int:
         return sizes(session, *seqs)
@@ -293,7 +313,7 @@ def naive(session: Session) -> list[tuple[int, int, int]]:
     def sent(event: AnyEvent) -> bool:
         data = event.data
         if isinstance(data, ev.RequestSent):
-            return data.model == model or data.purpose == "step" or model is None
+            return data.model in (model, asked) or data.purpose == "step" or model is None
         return event.type == "assistant/attempt" or (
             event.type == "assistant/message" and event.surface_op == "append"
         )
@@ -304,7 +324,7 @@ def naive(session: Session) -> list[tuple[int, int, int]]:
         if isinstance(event.data, ev.RequestHeader):
             model = event.data.header.config.model
         elif isinstance(event.data, ev.RequestSent) and event.data.purpose == "step":
-            model = event.data.model
+            model = asked = event.data.model
         op = event.surface_op
         if op == "append":
             surface.append(event.seq)
