@@ -136,7 +136,7 @@ async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
         await db.close()
 
 
-steps = pytest.mark.parametrize("step", [149, pytest.param(3, marks=pytest.mark.long)])
+steps = pytest.mark.parametrize("step", [149, pytest.param(7, marks=pytest.mark.long)])
 hows = pytest.mark.parametrize("how", ["cut", "torn"])
 
 
