@@ -58,6 +58,27 @@ async def test_a_commit_rings_the_bell(place: PostgresPlace) -> None:
     assert set(heard) == {key_of(b"a"), key_of(b"b")}
 
 
+async def test_a_bell_rings_and_listens_at_the_same_time(place: PostgresPlace) -> None:
+    """Who begins or ends to wait while a commit is told of does not hinder it, nor goes deaf."""
+    rung = anyio.Event()
+
+    def hear(keys: Sequence[bytes]) -> None:
+        if key_of(b"last") in keys:
+            rung.set()
+
+    bell = await place.driver().bell(hear)
+    try:
+        for on in (True, False, True):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(bell.ring, [key_of(b"a")] * 1_000)
+                tasks.start_soon(lambda on=on: bell.listen(on=on))
+        await bell.ring([key_of(b"last")])
+        with anyio.fail_after(PATIENCE):
+            await rung.wait()
+    finally:
+        await bell.close()
+
+
 async def test_least_privileges_are_enough(place: PostgresPlace) -> None:
     """A role that may only read and change rows can do everything but make the tables."""
     role = f"worker_{place.schema}"

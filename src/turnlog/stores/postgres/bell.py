@@ -8,6 +8,7 @@ that of the schema, so that the stores of one database do not wake each other.
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 from base64 import b64decode, b64encode
 from hashlib import sha256
@@ -23,13 +24,14 @@ _AT_ONCE = 300  # keys: a notification has less than 8,000 bytes
 
 
 class PostgresBell:
-    """A connection that rings, and listens while it is asked to."""
+    """A connection that rings, and listens while it is asked to; one after the other."""
 
     def __init__(self, raw: Any, channel: str, heard: Callable[[Sequence[bytes]], None]) -> None:
         self._raw = raw
         self._channel = channel
         self._heard = heard
         self._listens = False
+        self._one_at_a_time = asyncio.Lock()  # a connection does one thing, and refuses a second
 
     @classmethod
     async def made(cls, raw: Any, heard: Callable[[Sequence[bytes]], None]) -> PostgresBell:
@@ -40,7 +42,10 @@ class PostgresBell:
 
     async def listen(self, *, on: bool) -> None:
         """Listen from now on, or no more."""
-        if on != self._listens:
+        async with self._one_at_a_time:
+            if on == self._listens:
+                return
+            self._listens = False  # asyncpg forgets who hears before it asks the server
             with faults():
                 if on:
                     await self._raw.add_listener(self._channel, self._hear)
@@ -62,10 +67,11 @@ class PostgresBell:
 
     async def ring(self, keys: Sequence[bytes]) -> None:
         """Tell who listens."""
-        with faults():
-            for start in range(0, len(keys), _AT_ONCE):
-                said = b64encode(b"".join(keys[start : start + _AT_ONCE])).decode()
-                await self._raw.execute("SELECT pg_notify($1, $2)", self._channel, said)
+        async with self._one_at_a_time:
+            with faults():
+                for start in range(0, len(keys), _AT_ONCE):
+                    said = b64encode(b"".join(keys[start : start + _AT_ONCE])).decode()
+                    await self._raw.execute("SELECT pg_notify($1, $2)", self._channel, said)
 
     async def close(self) -> None:
         """Stop listening."""
