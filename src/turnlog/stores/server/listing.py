@@ -80,8 +80,8 @@ class Listing:
         """Make stale lines again; returns those that could not be kept."""
         found: dict[bytes, SessionInfo] = {}
         for row in await self._rows(_STALE):
-            info, kept = await self._remade(row)
-            if not kept:
+            info, is_kept = await self._remade(row)
+            if not is_kept:
                 found[row.key] = info
         return found
 

@@ -57,8 +57,8 @@ class Listing:
                 return {}
         found: dict[bytes, SessionInfo] = {}
         for row in stale:
-            info, kept = self._remade(row)
-            if not kept:
+            info, is_kept = self._remade(row)
+            if not is_kept:
                 found[row.id] = info
         return found
 
