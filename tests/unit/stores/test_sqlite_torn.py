@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.small_disk import small_disk
 from tests.unit.stores.sqlite_files import FILE, opened, write
 from turnlog.errors import StoreError, TurnlogError, WriteFailed
 from turnlog.events import AnyEvent
@@ -159,23 +157,10 @@ async def test_every_page_may_be_garbled(tmp_path: Path, noise: bytes) -> None:
 # -- disks that are full -----------------------------------------------------------------------
 
 
-@contextmanager
-def small_disk(folder: Path, size: str) -> Generator[None]:
-    """Put a small file system of its own under a folder, where that is allowed."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if sys.platform != "linux" or os.getuid() or subprocess.run(mount, check=False).returncode:
-        pytest.skip("no file system may be mounted here")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)  # noqa: S607
-
-
-async def test_a_disk_that_is_full_loses_nothing(tmp_path: Path) -> None:
+async def test_a_disk_that_is_full_loses_nothing() -> None:
     """On a small file system: flushes fail by name once it is full, and succeed with room again."""
-    folder = tmp_path / "small"
-    with small_disk(folder, "1m"):
+    with small_disk(1) as disk:
+        folder = disk.folder
         async with opened(folder) as store:
             await store.create(header("a"))
             claim = await store.claim("a", FIRST)
