@@ -26,17 +26,19 @@ class Proxy:
         self._target = target
         self._words: tuple[bytes, ...] = ()
         self._when: Literal["before", "after"] = "after"
+        self._for_good = False
         self._lines: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def cut(self, when: Literal["before", "after"], *words: bytes) -> None:
+    def cut(self, when: Literal["before", "after"], *words: bytes, for_good: bool = False) -> None:
         """Cut the connection whose client says one of some words next.
 
         Args:
             when: "before" the server hears it; "after" it answered, and nobody hears the answer.
             words: what the client says.
+            for_good: whether to be `refusing` from then on.
         """
-        self._when, self._words = when, words
+        self._when, self._words, self._for_good = when, words, for_good
 
     def cut_all(self) -> None:
         """Cut every connection."""
@@ -81,6 +83,7 @@ class Proxy:
             while said := await reader.read(1 << 16):
                 if any(word in said for word in self._words):
                     self._words = ()
+                    self.refusing |= self._for_good
                     self._count()
                     if self._when == "before":
                         return

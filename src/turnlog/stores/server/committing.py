@@ -6,7 +6,7 @@ are as expected: one round trip on PostgreSQL, two on MySQL. Whatever is not sto
 with care: the rows are locked and read, and what cannot be stored is refused by name.
 
 What lost its connection is done again. Whether it had been done, and only the answer was lost, is
-seen from what is stored then.
+seen from what is stored then: of a batch that has grown since, what is not there yet is stored.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from anyio import to_thread
 
 from turnlog import jsontext
 from turnlog.errors import StaleWriter, StoreError, TurnlogError, WriteFailed
+from turnlog.stores.port import Batch
 from turnlog.stores.server.changes import Changes
 from turnlog.stores.server.driver import Fault, Trouble
 from turnlog.stores.server.failures import failure
 from turnlog.stores.sql.heads import line_after, read_header
-from turnlog.stores.sql.runs import Plan, plan
+from turnlog.stores.sql.runs import Attempt, Plan, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from turnlog.events import SessionHeader
-    from turnlog.stores.port import Batch
     from turnlog.stores.server.dialect import Dialect
     from turnlog.stores.server.driver import Connection
     from turnlog.stores.server.pool import Pool
@@ -101,19 +101,19 @@ class Committing:
     async def _store(
         self, due: list[_Due], results: list[StoreError | None], *, may_be_at_once: bool = False
     ) -> None:
-        async def work() -> dict[int, StoreError]:
+        async def work() -> tuple[dict[int, StoreError], set[int]]:
             try:
                 left = due
                 if may_be_at_once and _known(due):
                     left = await self._at_once(due)
-                return await self._with_care(left) if left else {}
+                return await self._with_care(left) if left else ({}, set())
             except BaseException:
                 for one in due:
                     one.tenure.unsettled = True
                 raise
 
         try:
-            refused = await self._pool.patiently(work)
+            refused, found = await self._pool.patiently(work)
         except Fault as fault:
             if fault.trouble in _GUILTY and len(due) > 1:  # one of them: let the others in
                 for one in due:
@@ -128,7 +128,10 @@ class Committing:
                 results[one.place] = refused[one.place]
             else:
                 one.tenure.unsettled = False
-                one.tenure.attempt.follow(one.plan)
+                if one.place in found:  # in which rows its chunks are is not known
+                    one.tenure.attempt = Attempt()
+                else:
+                    one.tenure.attempt.follow(one.plan)
 
     # -- at once -------------------------------------------------------------------------------
 
@@ -157,9 +160,14 @@ class Committing:
 
     # -- with care -----------------------------------------------------------------------------
 
-    async def _with_care(self, due: list[_Due]) -> dict[int, StoreError]:
-        """Write what is due, together; what was refused, by its place."""
+    async def _with_care(self, due: list[_Due]) -> tuple[dict[int, StoreError], set[int]]:
+        """Write what is due, together.
+
+        Returns:
+            what was refused, by its place; the places of what was found there, all or some of it.
+        """
         refused: dict[int, StoreError] = {}
+        found: set[int] = set()
         changes = Changes(self._dialect, self._lease)
         for one in due:
             one.tenure.left = None
@@ -167,18 +175,21 @@ class Committing:
             held = await self._tenures.lock(db, [one.tenure for one in due])
             for one in due:
                 try:
-                    if await self._is_due(db, one, held):
-                        held[one.tenure.key] = await self._add(db, one, held, changes)
+                    rest = await self._rest(db, one, held)
+                    if rest is not one:
+                        found.add(one.place)
+                    if rest is not None:
+                        held[one.tenure.key] = await self._add(db, rest, held, changes)
                 except StoreError as error:
                     refused[one.place] = error
             await changes.write(db)
         for one in due:
             if one.place not in refused:
                 one.tenure.left = held[one.tenure.key]
-        return refused
+        return refused, found
 
-    async def _is_due(self, db: Connection, one: _Due, held: dict[bytes, Held]) -> bool:
-        """Whether to write a batch; False if it is there, since a commit went unnoticed.
+    async def _rest(self, db: Connection, one: _Due, held: dict[bytes, Held]) -> _Due | None:
+        """What to write of a batch: all, but for what is there, since a commit went unnoticed.
 
         Raises:
             StaleWriter: token or seq is not the session's.
@@ -186,24 +197,29 @@ class Committing:
         batch, tenure = one.batch, one.tenure
         row = self._tenures.check(held, tenure)
         if row.next_seq == batch.expected_seq:
-            return True
-        if tenure.unsettled and await self._is_there(db, batch, row.next_seq):
-            return False
-        msg = (
-            f"session {tenure.session_id!r}: expected the log to end before seq "
-            f"{batch.expected_seq}, it ends before {row.next_seq}"
-        )
-        raise StaleWriter(msg)
+            return one
+        count = await self._count_there(db, batch, row.next_seq) if tenure.unsettled else 0
+        if not count:
+            msg = (
+                f"session {tenure.session_id!r}: expected the log to end before seq "
+                f"{batch.expected_seq}, it ends before {row.next_seq}"
+            )
+            raise StaleWriter(msg)
+        if count == len(batch.events):
+            return None
+        rest = Batch(batch.claim, batch.events[count:], row.next_seq, batch.record)
+        return one._replace(batch=rest, plan=plan(rest.events, ()))
 
-    async def _is_there(self, db: Connection, batch: Batch, next_seq: int) -> bool:
-        """Whether exactly these events are stored from the expected seq on."""
-        if next_seq != batch.next_seq:
-            return False
+    async def _count_there(self, db: Connection, batch: Batch, next_seq: int) -> int:
+        """How many of these events are stored, if nothing else is from the expected seq on."""
         session_id = batch.claim.session_id
         stored = await self._reader.read(db, session_id, batch.expected_seq, next_seq)
-        return [(e.seq, e.raw) for e in stored] == [(e.seq, e.raw) for e in batch.events] and all(
-            mine == theirs for mine, theirs in zip(batch.events, stored, strict=True)
-        )
+        mine = batch.events[: len(stored)]
+        if not mine or mine[-1].seq + 1 != next_seq:
+            return 0
+        if [(e.seq, e.raw) for e in stored] != [(e.seq, e.raw) for e in mine]:
+            return 0
+        return len(mine) if all(a == b for a, b in zip(mine, stored, strict=True)) else 0
 
     async def _add(
         self, db: Connection, one: _Due, held: dict[bytes, Held], changes: Changes
