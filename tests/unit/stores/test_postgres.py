@@ -15,6 +15,7 @@ from turnlog.stores.phrases import parse
 from turnlog.stores.postgres import driver
 from turnlog.stores.postgres.dialect import PostgresDialect
 from turnlog.stores.postgres.driver import PostgresDriver, numbered
+from turnlog.stores.postgres.growing import values
 from turnlog.stores.searching import Search
 from turnlog.stores.server.schema import key_of
 from turnlog.stores.server.store import ServerStore
@@ -158,6 +159,17 @@ async def test_very_long_texts_are_found(place: PostgresPlace) -> None:
         for text, seqs in expected.items():
             hits = await store.search(Search(parse(text)))
             assert sorted(hit.seq for hit in hits) == seqs, text
+
+
+def test_rows_never_get_each_others_values() -> None:
+    """A text that would become two in an array of lines is not sent."""
+    rows = [
+        (bytes(16), seq, name, 0, b"1", None, None, None, None, 0) for seq, name in enumerate("ab")
+    ]
+    assert "a\nb" in list(values([], 1, [], rows, []))
+    rows[0] = (*rows[0][:2], "acme/a\nb", *rows[0][3:])
+    with pytest.raises(AssertionError, match="line break"):
+        list(values([], 1, [], rows, []))
 
 
 def test_values_are_numbered() -> None:

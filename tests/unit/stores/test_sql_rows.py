@@ -13,7 +13,7 @@ import zstandard
 
 from turnlog import Session, jsontext
 from turnlog.content import BlockEnd, BlockStart, Finish, FinishReason, Text, TextDelta
-from turnlog.events import AnyEvent, Replace
+from turnlog.events import AnyEvent, Replace, register_event_type, unregister_event_type
 from turnlog.log import make_event
 from turnlog.stores.sql import (
     BadRow,
@@ -144,13 +144,29 @@ def test_an_envelope_comes_back() -> None:
     assert found.source_event_seqs == (1, 2, 3, 7)
 
 
-@pytest.mark.parametrize("name", ["a\0b", "\ud83d", '"a"', "größe", " x\n", "acme/x "])
-def test_types_that_text_columns_would_not_keep(name: str) -> None:
-    """A type of any characters is stored as printable ASCII."""
-    (row,) = to_rows([event(b"1", type=name)]).events
-    assert row.type.isascii()
-    assert row.type.isprintable()
-    assert from_row(row, NO_BLOBS.__getitem__).type == name
+class Noted(msgspec.Struct):
+    """A payload of an application's."""
+
+    n: int
+
+
+@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize("name", ["a/\0b", "a/\ud83d", '"a/"', "a/größe", " a/x\ny\n", "acme/x "])
+def test_types_that_text_columns_would_not_keep(name: str, *, registered: bool) -> None:
+    """A type of any characters is stored as printable ASCII, also one that is registered."""
+    if registered:
+        register_event_type(name, Noted)
+    try:
+        (row,) = to_rows([event(b'{"n":1}', type=name)]).events
+        assert row.type.isascii()
+        assert row.type.isprintable()
+        found = from_row(row, NO_BLOBS.__getitem__)
+        assert found.type == name
+        assert found.data == (Noted(1) if registered else {"n": 1})
+        assert from_rows([row, row], NO_BLOBS.__getitem__) == [found, found]
+    finally:
+        unregister_event_type(name)
+    assert from_row(row, NO_BLOBS.__getitem__).data == {"n": 1}
 
 
 def test_a_payload_at_its_limit() -> None:

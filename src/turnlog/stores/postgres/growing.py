@@ -102,4 +102,7 @@ def _given(kind: Kind, some: Sequence[Any]) -> Any:
         return some
     if nothing:
         some = ["" if value is None else value for value in some]
-    return "\n".join(some if kind == "text" else map(str, some))
+    lines = "\n".join(some if kind == "text" else map(str, some))
+    if lines.count("\n") != max(len(some) - 1, 0):  # the rows would get each other's values
+        raise AssertionError("a text with a line break")
+    return lines

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -81,7 +82,7 @@ def to_rows(events: Sequence[AnyEvent]) -> Rows:
 
 def _row(event: AnyEvent, blobs: dict[bytes, bytes], compress: Coder) -> EventRow:
     name = event.type
-    if name not in EVENT_TYPES:
+    if name not in CORE_TYPES:  # also one that is registered: its name may have anything in it
         name = _stored_name(name)
     op: Any = event.surface_op
     cited, extra = None, None
@@ -101,6 +102,7 @@ def _stored(raw: bytes, blobs: dict[bytes, bytes], compress: Coder) -> bytes:
     return pack(raw, compress) if len(raw) <= LONG else pack_long(raw, blobs, compress)
 
 
+@lru_cache(256)  # there are few kinds of events
 def _stored_name(name: str) -> str:
     """A type as text of any database keeps it."""
     plain = name.isascii() and name.isprintable() and not name.startswith('"')
@@ -232,6 +234,7 @@ def _event(row: tuple[Any, ...], blob: Callable[[bytes], bytes], decompress: Cod
     kind = EVENT_TYPES.get(name)
     if kind is None and name.startswith('"'):
         name = json.loads(name)
+        kind = EVENT_TYPES.get(name)
     if not name:
         raise BadRow("expected a type, it is empty")
     reading = jsontext.decode if kind is None else kind.read
