@@ -99,7 +99,7 @@ def _installed(name: str) -> bool:
 
 
 def _store(options: Options, most: int | None) -> Iterator[Check]:
-    from turnlog.cli.sessions import is_missing, store_of
+    from turnlog.cli.sessions import is_missing, path_of, store_of
     from turnlog.stores.server.urls import shown
     from turnlog.stores.upkeep import Diagnosable, Inspectable
 
@@ -110,7 +110,8 @@ def _store(options: Options, most: int | None) -> Iterator[Check]:
         return
 
     async def work() -> tuple[list[SessionInfo], str, list[Check]]:
-        async with store_of(options) as store:
+        on_server = path_of(options.url) is None  # where it shows whether tables can be made
+        async with store_of(options, make=on_server) as store:
             backend, infos = store.backend, [info async for info in store.sessions()]
             more: list[Check] = []
             if isinstance(backend, Diagnosable):

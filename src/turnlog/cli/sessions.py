@@ -77,8 +77,20 @@ async def store_of(
     if not make and is_missing(options):
         hint = " yet: turnlog run and turnlog import make it" if options.is_default else ""
         raise StoreError(f"no store at {path_of(options.url)}{hint}")
-    async with open_store(options.url, metrics=metrics) as store:
+    opening = open_store(options.url, metrics=metrics)
+    if not make and path_of(options.url) is None and await _has_no_tables(opening):
+        msg = f"no store at {opening.url}: it has no tables yet"
+        raise StoreError(f"{msg}; turnlog run, import, copy and migrate make them")
+    async with opening as store:
         yield store
+
+
+async def _has_no_tables(store: Store) -> bool:
+    """Whether a store on a server, which is not open yet, is still to be made."""
+    from turnlog.stores.upkeep import Migratable
+
+    backend = store.backend
+    return isinstance(backend, Migratable) and not (await backend.migrate(dry_run=True)).before
 
 
 async def read_session(store: Store, session_id: str, load: Load = "all") -> StoredSession:

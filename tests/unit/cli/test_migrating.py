@@ -46,6 +46,19 @@ def test_it_migrates_once(schema: str) -> None:
     assert "up to date" in done("migrate", "--store", url).out
 
 
+@pytest.mark.parametrize(
+    "words", [["ls"], ["show", "a"], ["verify", "--all"], ["post", "a", "hello"], ["search", "a"]]
+)
+def test_what_only_reads_makes_no_tables(schema: str, words: list[str]) -> None:
+    """In a database that holds no store yet, as where a URL was mistyped, nothing is made."""
+    refused = turnlog(*words, "--store", postgres.server().tcp_url(schema))
+    assert refused.status == 1
+    assert "no store at" in refused.err
+    assert "it has no tables yet" in refused.err
+    assert postgres.PASSWORD not in refused.err
+    assert tables(schema) == []
+
+
 def test_a_file_is_migrated_too(tmp_path: Path) -> None:
     """An SQLite file has a version; one that is not there is not made."""
     url = f"sqlite:{tmp_path}/store.db"
