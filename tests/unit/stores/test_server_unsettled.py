@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from random import Random
 
 import anyio
 import pytest
@@ -13,6 +14,7 @@ from tests.unit.stores.server_places import MariaDbPlace, PostgresPlace, empty_p
 from tests.unit.stores.server_suite import PATIENCE, opened
 from turnlog.errors import StaleWriter, WriteFailed
 from turnlog.events import AnyEvent
+from turnlog.stores.info import InfoFold
 from turnlog.stores.port import Batch, Claim
 from turnlog.stores.server.schema import key_of
 from turnlog.stores.server.store import ServerStore
@@ -20,10 +22,13 @@ from turnlog.testing.conformance.base import commit
 from turnlog.testing.conformance.samples import (
     FIRST,
     SECOND,
+    answer,
     assert_same,
+    chunk,
     conversation,
     header,
     notes,
+    prompt,
 )
 
 # What only the last packet of a commit says, on either server.
@@ -112,3 +117,60 @@ async def test_what_is_there_must_be_the_beginning_of_the_batch(
     await commit(store, thief, notes(3, 1))
     (refusal,) = await store.commit([Batch(claim, notes(0, 5))])
     assert isinstance(refusal, StaleWriter)
+
+
+SEEDS = [pytest.param(seed, marks=[pytest.mark.long] if seed else []) for seed in range(50)]
+LAST_WORDS = [*AT_ONCE, *WITH_CARE, b"INSERT INTO", b"UPDATE sessions", b"FOR UPDATE", b"DELETE"]
+
+
+def more(random: Random, start: int, streamed: list[int]) -> list[AnyEvent]:
+    """A few events from a seq on: pieces of an answer, the answer that cites them, or others."""
+    events: list[AnyEvent] = []
+    for seq in range(start, start + random.choice([1, 1, 2, 5, 20])):
+        kind = random.random()
+        if kind < 0.6:
+            events.append(chunk(seq, "piece " * random.randint(0, 5)))
+            streamed.append(seq)
+        elif kind < 0.8:
+            events.append(answer(seq, "the answer", cited=streamed or None))
+            streamed.clear()
+        elif kind < 0.9:
+            events.append(prompt(seq, "a long question " * random.choice([1, 1, 5_000])))
+        else:
+            events += notes(seq, 1)
+    return events
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_what_grows_while_commits_are_lost_is_stored_once(
+    place: PostgresPlace | MariaDbPlace, proxy: Proxy, seed: int
+) -> None:
+    """Wherever a line ends in a commit, and whatever is appended until the next: all is there once.
+
+    The listing's line is that of the whole log, and no event is in two rows.
+    """
+    random = Random(seed)  # noqa: S311 - a test that can be repeated
+    events: list[AnyEvent] = []
+    streamed: list[int] = []
+    durable = failed = 0
+    async with opened(place.store(port=proxy.port, patience=0.0)) as store:
+        await store.create(header("a"))
+        claim = await store.claim("a", FIRST)
+        for cuts in [True] * 40 + [False]:
+            events += more(random, len(events), streamed)
+            words = random.sample(LAST_WORDS, 2) if cuts else ()
+            proxy.cut(random.choice(["before", "after"]), *words)
+            (refusal,) = await store.commit([Batch(claim, events[durable:])])
+            if refusal is None:
+                durable = len(events)
+            else:
+                assert isinstance(refusal, WriteFailed)
+                failed += 1
+        assert failed > 5
+        stored = await store.load("a")
+        assert_same(stored.events, events)
+        info = await store.info("a")
+        assert info == InfoFold.of(header("a"), events).info(size=info.bytes)
+    (single,) = place.sql("SELECT count(*) FROM events")
+    (packed,) = place.sql("SELECT coalesce(sum(last - first + 1), 0) FROM chunks")
+    assert int(single) + int(packed) == len(events)
