@@ -33,6 +33,7 @@ def test_a_dry_run_prints_statements_and_changes_nothing(schema: str) -> None:
     assert postgres.PASSWORD not in printed.out + printed.err
     postgres.server().sql(f"SET search_path = {schema}", printed.out)
     assert "events" in tables(schema)
+    assert "up to date" in done("migrate", "--dry-run", "--store", url).out
 
 
 def test_it_migrates_once(schema: str) -> None:

@@ -325,6 +325,8 @@ async def test_a_read_only_server_is_named_so(place: MariaDbPlace) -> None:
             assert_same((await store.load("a")).events, notes(0, 2))
             with pytest.raises(StoreError, match="read-only"):
                 await store.create(header("b"))
+            failed = [one for one in await store.diagnose() if one.state == "failed"]
+    assert [(one.name, "read-only" in one.detail) for one in failed] == [("MariaDB", True)]
 
 
 @pytest.mark.parametrize("inside", [False, True])

@@ -65,6 +65,10 @@ class MySqlDialect:
         """Insert one row, or put it in the place of the one with its key."""
         return f"REPLACE INTO {table.name} ({table.names}) VALUES ({table.marks})"  # noqa: S608
 
+    def literal(self, key: bytes) -> str:
+        """As hexadecimal digits."""
+        return f"x'{key.hex()}'"
+
     def among(self, column: str, kind: Kind, values: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
         """A list of the values."""
         del kind
@@ -80,6 +84,11 @@ class MySqlDialect:
             ORDER BY session
         """  # noqa: S608 - constants
         return statement, (lease, *values, holder)
+
+    async def unfit(self, db: Connection) -> str:
+        """Any is fit: the tables say what they need."""
+        del db
+        return ""
 
     def terms(self, found: Sequence[str]) -> str:
         """The terms as words that InnoDB indexes."""

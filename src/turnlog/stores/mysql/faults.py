@@ -47,9 +47,17 @@ _ENGINE = 1030  # what the storage engine said, by its own number
 _NO_SPACE = ("error 28 ", "error 122 ", "error 168 ")
 
 _FULL_DISK = "the server's disk is full: free some space, and try again"
+_NO_PRIVILEGE = (
+    "this user lacks a privilege: GRANT SELECT, INSERT, UPDATE, DELETE on the database's tables, "
+    "or run turnlog migrate as one who may make them"
+)
 _HINTS = {
     1021: _FULL_DISK,
     _ENGINE: _FULL_DISK,
+    1044: "there is no such database, or this user has no privilege there: CREATE DATABASE makes "
+    "one, GRANT SELECT, INSERT, UPDATE, DELETE on its tables lets the user in",
+    1049: "there is no such database: CREATE DATABASE makes one",
+    **dict.fromkeys((1142, 1143), _NO_PRIVILEGE),
     1114: "the server's disk is full, or its limit for the table: free some space, or raise it, "
     "and try again",
 }
@@ -77,7 +85,7 @@ def fault_of(error: Exception) -> Fault:
         broken = isinstance(error, InterfaceError) or "equence" in said
         return Fault(Trouble.LOST if broken else Trouble.OTHER, said)
     trouble = trouble_of(number, said)
-    hint = _HINTS.get(number, "") if trouble is Trouble.FULL else ""
+    hint = "" if trouble is Trouble.OTHER else _HINTS.get(number, "")
     return Fault(trouble, said, str(number), hint)
 
 

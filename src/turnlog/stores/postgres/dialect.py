@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from turnlog.stores.postgres.diagnosis import diagnose
+from turnlog.stores.postgres.diagnosis import diagnose, unfit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -73,6 +73,10 @@ class PostgresDialect:
         changes = ", ".join(f"{name} = excluded.{name}" for name in others)
         return f"{_insert(table)} ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {changes}"
 
+    def literal(self, key: bytes) -> str:
+        """As hexadecimal digits."""
+        return f"'\\x{key.hex()}'::bytea"
+
     def among(self, column: str, kind: Kind, values: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
         """One parameter, whatever the number of values: the statement is prepared once."""
         return f"{column} = ANY(?::{TYPES[kind]}[])", (list(values),)
@@ -108,6 +112,11 @@ class PostgresDialect:
             if db.alive:
                 await db.rollback()
             raise
+
+    async def unfit(self, db: Connection) -> str:
+        """Its encoding has to have every letter, as that of `terms`."""
+        ((encoding,),) = await db.fetch("SELECT current_setting('server_encoding')")
+        return unfit(encoding)
 
     def terms(self, found: Sequence[str]) -> str:
         """A tsvector as text: each term with its first places."""

@@ -119,8 +119,8 @@ class PostgresConnection:
         return {row[0] for row in rows}
 
     async def begin(self) -> None:
-        """Begin a transaction, as isolated as the settings say."""
-        await self._do(self._raw.execute, "BEGIN READ WRITE")
+        """Begin a transaction, as isolated as the settings say, and only reading if they do."""
+        await self._do(self._raw.execute, "BEGIN")
 
     async def commit(self) -> None:
         """End it."""

@@ -49,7 +49,10 @@ _HINTS = {
     "28P01": "the password is not this user's: give it in the URL, in PGPASSWORD or in ~/.pgpass",
     "28000": "the server lets this user not in from here: see the role and pg_hba.conf",
     "3D000": "there is no such database: createdb makes one",
-    "3F000": "there is no such schema: CREATE SCHEMA makes one, search_path in the URL names it",
+    "25006": "the server is read-only: a standby (name its primary), or "
+    "default_transaction_read_only is on, in the URL, for the user or for the database",
+    "3F000": "there is no such schema, or this user may not use it: CREATE SCHEMA makes one, GRANT "
+    "USAGE ON SCHEMA lets the user in, search_path in the URL names it",
     "42501": "this user lacks a privilege: GRANT SELECT, INSERT, UPDATE, DELETE on the tables, and "
     "USAGE on the schema, or run turnlog migrate as the tables' owner",
     "53100": "the server's disk is full: free some space, and try again",

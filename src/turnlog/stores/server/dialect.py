@@ -91,6 +91,10 @@ class Dialect(Protocol):
         """Insert one row, or put it in the place of the one with its key."""
         ...
 
+    def literal(self, key: bytes) -> str:
+        """A value of a column of the kind key, as a statement's text has it."""
+        ...
+
     def among(self, column: str, kind: Kind, values: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
         """The condition that a column has one of the values, at least one; and what to bind."""
         ...
@@ -118,6 +122,10 @@ class Dialect(Protocol):
 
         Where statements that make tables can be undone it is a transaction, too.
         """
+        ...
+
+    async def unfit(self, db: Connection) -> str:
+        """Why this database cannot hold a store, and what to do about it; "" where it can."""
         ...
 
     def terms(self, found: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from turnlog.errors import InvalidHeader, UnsupportedVersion
 from turnlog.events import Replace
 from turnlog.stores.searching import searched
 from turnlog.stores.server.dialect import Term
+from turnlog.stores.server.driver import Fault, Trouble
 from turnlog.stores.server.schema import SHADOWS, UPTO, WORDS
 from turnlog.stores.sql.heads import read_header
 from turnlog.stores.sql.lineage import Part
@@ -77,8 +78,12 @@ class Index:
         async with self._pool.connection() as db:
             return bool(await db.fetch(_USED))
 
-    async def fill(self, keys: Sequence[bytes] | None = None) -> None:
-        """Index what lacks, of the sessions with these keys or of all."""
+    async def fill(self, keys: Sequence[bytes] | None = None) -> bool:
+        """Index what lacks, of the sessions with these keys or of all.
+
+        Returns:
+            Whether all is in it now: some users may not write, nor does anyone to a standby.
+        """
         condition, values = "", ()
         if keys is not None:
             condition, values = self._dialect.among("sessions.session", "key", keys)
@@ -89,8 +94,14 @@ class Index:
                 return [_Lacking(*row) for row in await db.fetch(_LACKING + condition, *values)]
 
         for one in await self._pool.patiently(look):
-            while await self._pool.patiently(lambda one=one: self._step(one)):
-                pass
+            try:
+                while await self._pool.patiently(lambda one=one: self._step(one)):
+                    pass
+            except Fault as fault:
+                if fault.trouble not in (Trouble.REFUSED, Trouble.READ_ONLY):
+                    raise
+                return False
+        return True
 
     async def _step(self, one: _Lacking) -> bool:
         """Index some messages of a session; whether there are more. Others may do so, too."""

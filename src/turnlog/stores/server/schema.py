@@ -156,6 +156,14 @@ def statements_of(dialect: Dialect, steps: Sequence[Step]) -> list[str]:
     return [text for step in steps for table in step for text in dialect.create(table)]
 
 
+def _versioned(dialect: Dialect, version: int) -> str:
+    """What says that the tables are of a version."""
+    put = dialect.put(META)
+    for value in (dialect.literal(NO_SESSION), str(version)):
+        put = put.replace("?", value, 1)
+    return put
+
+
 async def version_of(db: Connection, dialect: Dialect, url: str) -> int:
     """The version of the tables, 0 where there are none.
 
@@ -182,9 +190,20 @@ async def version_of(db: Connection, dialect: Dialect, url: str) -> int:
 
 
 async def plan(db: Connection, dialect: Dialect, url: str) -> Migration:
-    """What `migrate` would do; changes nothing. Raises as `version_of`."""
+    """What `migrate` would do, to the last statement; changes nothing.
+
+    Raises:
+        StoreError: this database cannot hold a store.
+        UnsupportedVersion, StoreError, Fault: see `version_of`.
+    """
     version = await version_of(db, dialect, url)
-    return Migration(version, VERSION, statements_of(dialect, STEPS[version:]))
+    if version == VERSION:
+        return Migration(version, VERSION, [])
+    if version == 0 and (unfit := await dialect.unfit(db)):
+        msg = f"{url}: {unfit}"
+        raise StoreError(msg)
+    statements = [*statements_of(dialect, STEPS[version:]), _versioned(dialect, VERSION)]
+    return Migration(version, VERSION, statements)
 
 
 async def migrate(db: Connection, dialect: Dialect, url: str) -> Migration:
@@ -194,23 +213,21 @@ async def migrate(db: Connection, dialect: Dialect, url: str) -> Migration:
     only what is not there, and the version is written last.
 
     Raises:
-        UnsupportedVersion, StoreError, Fault: see `version_of`.
+        UnsupportedVersion, StoreError, Fault: see `plan`.
+        StoreError: they are to be made, and this user may not do so.
     """
     planned = await plan(db, dialect, url)
     if planned.before == planned.after:
         return planned
-    async with dialect.migrating(db):
-        planned = await plan(db, dialect, url)
-        for statement in planned.statements:
-            await db.execute(statement)
-        if planned.before != planned.after:
-            await db.execute(dialect.put(META), NO_SESSION, planned.after)
+    try:
+        async with dialect.migrating(db):
+            planned = await plan(db, dialect, url)
+            for statement in planned.statements:
+                await db.execute(statement)
+    except Fault as fault:
+        if fault.trouble not in (Trouble.REFUSED, Trouble.READ_ONLY):
+            raise
+        missing = "its tables are missing or of an older turnlog, and this user may not make them"
+        msg = f"{url}: {missing}: run turnlog migrate as one who may ({fault})"
+        raise StoreError(msg) from fault
     return planned
-
-
-def may_not_migrate(fault: Fault, url: str) -> StoreError | None:
-    """What to say to whom the server refuses that; None if it is another fault."""
-    if fault.trouble not in (Trouble.REFUSED, Trouble.READ_ONLY):
-        return None
-    msg = f"{url}: its tables are missing or of an older turnlog, and this user may not make them"
-    return StoreError(f"{msg}: run turnlog migrate as one who may ({fault})")

@@ -63,8 +63,10 @@ class Searching:
         self._index = index
         self._title_of = title_of
 
-    async def search(self, wanted: Search) -> list[Hit]:
+    async def search(self, wanted: Search) -> list[Hit] | None:
         """The hits, best first, once all there is is in the index.
+
+        None where something is not, and this user may not put it there.
 
         Raises:
             NoSuchSession: the one to search in does not exist.
@@ -72,7 +74,9 @@ class Searching:
         parts: list[Part[bytes]] | None = None
         if wanted.session is not None:
             parts = await self._pool.patiently(lambda: self._lineage(wanted.session or ""))
-        await self._index.fill(None if parts is None else [part.key for part in parts])
+        keys = None if parts is None else [part.key for part in parts]
+        if not await self._index.fill(keys):
+            return None
         return await self._pool.patiently(lambda: self._hits(wanted, parts))
 
     async def _lineage(self, session_id: str) -> list[Part[bytes]]:

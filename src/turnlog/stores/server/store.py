@@ -16,6 +16,7 @@ import anyio
 
 from turnlog import _ambient
 from turnlog.errors import ForkedProcess, NoSuchSession, StoreClosed, StoreError, TurnlogError
+from turnlog.stores.scanning import scan
 from turnlog.stores.server.committing import Committing
 from turnlog.stores.server.driver import Fault
 from turnlog.stores.server.failures import translated
@@ -25,7 +26,7 @@ from turnlog.stores.server.leases import LEASE, Leases
 from turnlog.stores.server.listing import PAGE, Listing
 from turnlog.stores.server.pool import PATIENCE, Pool
 from turnlog.stores.server.reading import Reader
-from turnlog.stores.server.schema import key_of, may_not_migrate, migrate, plan
+from turnlog.stores.server.schema import key_of, migrate, plan
 from turnlog.stores.server.searching import Searching
 from turnlog.stores.server.tailing import Tailing
 from turnlog.stores.server.tenures import Tenures
@@ -143,10 +144,7 @@ class ServerStore:
 
         async def work() -> T:
             async with pool.connection() as db:
-                try:
-                    return await call(db)
-                except Fault as fault:
-                    raise may_not_migrate(fault, self.url) or fault from fault
+                return await call(db)
 
         try:
             with translated(self.url):
@@ -340,9 +338,10 @@ class ServerStore:
         return await self._read(lambda db, reader: reader.record(db, session_id))
 
     async def search(self, wanted: Search) -> list[Hit]:
-        """Messages by their words, once all are indexed."""
+        """Messages by their words, once all are indexed; who may not do that reads them."""
         with translated(self.url):
-            return await self._opened().searching.search(wanted)
+            found = await self._opened().searching.search(wanted)
+        return await scan(self, wanted) if found is None else found
 
     async def wait(self, session_id: str, after: int, timeout: float) -> bool | None:  # noqa: ASYNC109 - the port's
         """Return when there is more: at once for what is written here, soon for the rest."""
