@@ -145,7 +145,6 @@ class Writing:
     async def reseed(self, claim: Claim, header: SessionHeader) -> None:
         """Exchange the header; what was derived from the old one goes."""
         tenure = self._tenures.of(claim)
-        tenure.left = None
         raw = jsontext.encode(header.to_dict())
 
         async def work() -> None:
@@ -159,3 +158,5 @@ class Writing:
             await self._pool.patiently(work)
         except Fault as fault:
             raise failure(fault, f"session {claim.session_id!r}", WriteFailed) from fault
+        finally:
+            tenure.left = None  # also where a commit came between
