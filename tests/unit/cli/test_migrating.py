@@ -36,6 +36,19 @@ def test_a_dry_run_prints_statements_and_changes_nothing(schema: str) -> None:
     assert "up to date" in done("migrate", "--dry-run", "--store", url).out
 
 
+def test_the_statements_for_a_file_are_all_there_are(tmp_path: Path) -> None:
+    """Run by whatever speaks SQLite, they make the store."""
+    file = tmp_path / "store.db"
+    file.touch()
+    printed = done("migrate", "--dry-run", "--store", f"sqlite:{file}")
+    db = sqlite3.connect(file)
+    db.executescript(printed.out)
+    db.close()
+    assert "up to date" in done("migrate", "--dry-run", "--store", f"sqlite:{file}").out
+    write(f"sqlite:{file}", "a", lambda session: session.add_user("hello"))
+    assert "hello" in done("show", "a", "--store", f"sqlite:{file}").out
+
+
 def test_it_migrates_once(schema: str) -> None:
     """It makes the tables, and says the next time that there is nothing to do."""
     url = postgres.server().url(schema)

@@ -19,7 +19,7 @@ from turnlog import _ambient
 from turnlog.errors import ForkedProcess, StoreClosed, StoreError
 from turnlog.stores.files import open_file
 from turnlog.stores.sqlite.driver import Connection, connect
-from turnlog.stores.sqlite.schema import STEPS, VERSION, migrate, version_of
+from turnlog.stores.sqlite.schema import VERSION, migrate, statements, version_of
 from turnlog.stores.upkeep import Migration
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Database:
                 version = version_of(db, self.url)
             finally:
                 db.close()
-        return Migration(version, VERSION, [text for step in STEPS[version:] for text in step])
+        return Migration(version, VERSION, statements(version))
 
     def _open_writable(self) -> None:
         db = self._connect(apsw.SQLITE_OPEN_READWRITE)

@@ -134,6 +134,15 @@ def _tables(db: Connection) -> bool:
     return bool(db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
 
 
+def statements(version: int, steps: Sequence[Sequence[str]] = STEPS) -> list[str]:
+    """What brings a file from a version to the newest, with what says that it is done."""
+    if version == len(steps):
+        return []
+    made = [statement for step in steps[version:] for statement in step]
+    said = (f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {len(steps)}")
+    return [*made, *said]
+
+
 def migrate(db: Connection, url: str, steps: Sequence[Sequence[str]] = STEPS) -> None:
     """Bring the file to the newest version, all of it or nothing; many may try at once.
 
@@ -145,11 +154,8 @@ def migrate(db: Connection, url: str, steps: Sequence[Sequence[str]] = STEPS) ->
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for step in steps[version_of(db, url) :]:
-            for statement in step:
-                db.execute(statement)
-        db.execute(f"PRAGMA application_id = {APPLICATION}")
-        db.execute(f"PRAGMA user_version = {len(steps)}")
+        for statement in statements(version_of(db, url), steps):
+            db.execute(statement)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
