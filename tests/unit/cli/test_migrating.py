@@ -122,6 +122,30 @@ def test_doctor_names_a_privilege_that_is_lacking(schema: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        ["ls"],
+        ["show", "a"],
+        ["export", "a"],
+        ["verify", "--all"],
+        ["stats", "a"],
+        ["search", "sky"],
+    ],
+)
+def test_who_may_only_read_can_look(schema: str, words: list[str]) -> None:
+    """The commands that only read need no more than SELECT."""
+    server, role = postgres.server(), f"reader_{schema}"
+    write(server.url(schema), "a", lambda session: session.add_user("Why is the sky blue?"))
+    server.sql(
+        f"CREATE ROLE {role} LOGIN",
+        f"GRANT USAGE ON SCHEMA {schema} TO {role}",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {role}",
+    )
+    seen = done(*words, "--store", server.url(schema, user=role)).out
+    assert seen == done(*words, "--store", server.url(schema)).out != ""
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         (("postgres?", "no_such_db?"), "createdb"),

@@ -9,7 +9,7 @@ import pytest
 from tests.servers import mariadb, postgres
 from tests.unit.stores.mysql_stores import connected
 from tests.unit.stores.server_places import MariaDbPlace, PostgresPlace, store_at
-from tests.unit.stores.server_suite import begun, opened
+from tests.unit.stores.server_suite import PATIENCE, begun, opened
 from turnlog.errors import StoreError
 from turnlog.stores.phrases import parse
 from turnlog.stores.postgres import open_postgres
@@ -207,6 +207,7 @@ async def test_who_may_only_read_searches_too(user: User) -> None:
             await commit(store, claim, [prompt(1, "A parcel came.")])
             hits = await reader.search(Search(parse("parcel")))
             assert {(hit.session, hit.seq) for hit in hits} == {("a", 0), ("a", 1), ("b", 0)}
+            assert await reader.wait("a", 0, PATIENCE)
             hits = await reader.search(Search(parse("parcel"), session="b"))
             assert [(hit.session, hit.seq) for hit in hits] == [("b", 0)]
 
@@ -246,6 +247,21 @@ async def test_a_database_that_cannot_hold_every_letter_is_refused() -> None:
     for asked in (store.open, store.migrate, lambda: store.migrate(dry_run=True)):
         with pytest.raises(StoreError, match=r"LATIN1.*ENCODING 'UTF8'"):
             await asked()
+
+
+async def test_a_database_that_takes_any_bytes_is_let_in() -> None:
+    """PostgreSQL's SQL_ASCII converts nothing, so that letters of any script are found."""
+    server = postgres.server()
+    server.sql(
+        "DROP DATABASE IF EXISTS bytes",
+        "CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0",
+    )
+    async with opened(open_postgres(server.url(database="bytes"), "turn")) as store:
+        await said_once(store, "a", "日本語 and Žluťoučký")
+        for text in ("日本", "zlutoucky", "and"):
+            hits = await store.search(Search(parse(text)))
+            assert [hit.session for hit in hits] == ["a"], text
+        assert [one.name for one in await store.diagnose() if one.state == "failed"] == []
 
 
 async def test_doctor_says_that_letters_do_not_fit() -> None:
