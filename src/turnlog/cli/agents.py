@@ -114,8 +114,10 @@ def continuing(
 
 
 def command_line(words: list[str], options: Options) -> str:
-    """A command as it is typed, for the same store."""
-    store = [] if options.store is None else ["--store", options.store]
+    """A command as it is typed, for the same store; a password is left to who types it."""
+    from turnlog.stores.server.urls import shown
+
+    store = [] if options.store is None else ["--store", shown(options.store)]
     return shlex.join(["turnlog", *words, *store])
 
 

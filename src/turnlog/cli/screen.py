@@ -41,14 +41,22 @@ def quiet_stdout() -> None:
 
 
 def error_line(message: str, hint: str = "") -> None:
-    """One line on standard error."""
-    text = printable_line(" ".join(message.split())) + (f" ({hint})" if hint else "")
+    """One line on standard error, without passwords of URLs."""
+    text = printable_line(_masked(" ".join(message.split()))) + (f" ({hint})" if hint else "")
     print(f"{styled('turnlog:', 'red', sys.stderr)} {text}", file=sys.stderr)
 
 
 def note_line(message: str) -> None:
-    """One line on standard error that is no error."""
-    print(styled(printable_line(message), "dim", sys.stderr), file=sys.stderr)
+    """One line on standard error that is no error; passwords of URLs are not in it."""
+    print(styled(printable_line(_masked(message)), "dim", sys.stderr), file=sys.stderr)
+
+
+def _masked(text: str) -> str:
+    if ":/" not in text:  # nor a path that was made of a URL
+        return text
+    from turnlog.stores.server.urls import masked
+
+    return masked(text)
 
 
 def say(text: str = "") -> None:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 
 from turnlog.errors import InvalidStoreUrl, MissingExtra
 from turnlog.stores.port import Durability
-from turnlog.stores.server.urls import shown
+from turnlog.stores.server.urls import shown, unreadable
 
 if TYPE_CHECKING:
     from turnlog.stores.metrics import WriterMetrics
@@ -148,9 +148,7 @@ def _mysql(
 
 def _check_server(url: str, place: str) -> None:
     if not place.startswith("//"):
-        scheme = url.partition(":")[0]
-        msg = f"{shown(url)}: expected {scheme}://USER@HOST:PORT/DATABASE"
-        raise InvalidStoreUrl(msg)
+        raise unreadable(url)
 
 
 def _missing(error: ModuleNotFoundError, package: str, extra: str) -> Exception:

@@ -61,6 +61,10 @@ _HINTS = {
     1114: "the server's disk is full, or its limit for the table: free some space, or raise it, "
     "and try again",
 }
+_NOT_SURE = (
+    "the server is not who the URL says, or is unknown: see ssl-ca, which signed its certificate, "
+    "and the host, which is to be named in it"
+)
 
 
 def trouble_of(number: int | None, said: str) -> Trouble:
@@ -77,7 +81,7 @@ def fault_of(error: Exception) -> Fault:
     if not isinstance(error, MySQLError):
         return Fault(Trouble.LOST, str(error) or type(error).__name__)
     if isinstance(error.__cause__, ssl.SSLCertVerificationError):
-        return Fault(Trouble.REFUSED, str(error.__cause__))  # by us
+        return Fault(Trouble.REFUSED, str(error.__cause__), hint=_NOT_SURE)  # by us
     number = next((arg for arg in error.args if isinstance(arg, int)), None)
     said = str(error.args[-1]) if error.args else type(error).__name__
     if not number:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from turnlog.errors import InvalidStoreUrl
+from turnlog.stores.server.urls import options_of_url, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,34 +23,35 @@ def options_of(url: str, shown: str) -> dict[str, Any]:
 
     Args:
         url: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?unix_socket=…&ssl-mode=…&ssl-ca=…`.
+            Where it has no password, that is in `MYSQL_PWD`, as for MySQL's own programs.
         shown: the same for messages, without a password.
 
     Raises:
-        InvalidStoreUrl: it says something else.
+        InvalidStoreUrl: it says something else, or names a file that cannot be read.
     """
+    query = options_of_url(url)
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        msg = f"{shown}: expected mysql://USER:PASSWORD@HOST:PORT/DATABASE"
-        raise InvalidStoreUrl(msg) from error
+    except ValueError:  # which may quote a piece of a password
+        raise unreadable(url) from None
     database = unquote(parts.path.removeprefix("/"))
     if not database:
         msg = f"{shown}: it names no database, as mysql://USER@HOST/DATABASE does"
         raise InvalidStoreUrl(msg)
-    query = dict(parse_qsl(parts.query, keep_blank_values=True))
     tls = {name: query.pop(name) for name in _TLS if name in query}
     socket = query.pop("unix_socket", None)
     if query:
         known = ", ".join(("unix_socket", *_TLS))
         msg = f"{shown}: unknown option {next(iter(query))!r}; there are {known}"
         raise InvalidStoreUrl(msg)
+    word = os.environ.get("MYSQL_PWD", "") if parts.password is None else unquote(parts.password)
     return {
         "host": parts.hostname or "localhost",
         "port": port or 3306,
         "unix_socket": socket,
         "user": unquote(parts.username) if parts.username is not None else None,
-        "password": unquote(parts.password or "").encode(),
+        "password": word.encode(),
         "database": database,
         "ssl": _context(tls, shown),
     }
@@ -67,6 +71,9 @@ def _context(tls: Mapping[str, str], shown: str) -> ssl.SSLContext | None:
         raise InvalidStoreUrl(msg)
     if mode == "DISABLED":
         return None
+    for name, file in tls.items():
+        if name != "ssl-mode":
+            _check_file(name, file, shown)
     try:
         context = ssl.create_default_context(cafile=authority[0], capath=authority[1])
         if "ssl-cert" in tls:
@@ -78,3 +85,18 @@ def _context(tls: Mapping[str, str], shown: str) -> ssl.SSLContext | None:
     if mode == "REQUIRED":
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _check_file(option: str, name: str, shown: str) -> None:
+    """Refuse a file, or folder, that cannot be read: what is raised later does not name it."""
+    path = Path(name)
+    try:
+        if path.is_dir():
+            next(path.iterdir(), None)
+        else:
+            with path.open("rb"):
+                pass
+    except OSError as error:
+        why = error.strerror or str(error)
+        msg = f"{shown}: {option} {name!r} of its TLS options cannot be used: {why}"
+        raise InvalidStoreUrl(msg) from error

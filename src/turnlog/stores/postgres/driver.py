@@ -13,6 +13,7 @@ from turnlog.stores.postgres.bell import PostgresBell
 from turnlog.stores.postgres.dialect import TYPES, PostgresDialect
 from turnlog.stores.postgres.faults import faults
 from turnlog.stores.postgres.growing import statement, values
+from turnlog.stores.postgres.sockets import hold
 from turnlog.stores.postgres.urls import parts_of
 from turnlog.stores.server.driver import Fault, Trouble
 
@@ -204,22 +205,35 @@ class PostgresDriver:
         dsn: as asyncpg takes it: a URL, with its password and options.
         url: for messages.
         durable: whether a commit waits until it survives power loss.
+
+    Raises:
+        InvalidStoreUrl: see `parts_of`.
     """
 
     def __init__(self, dsn: str, url: str, *, durable: bool = True) -> None:
         self.dialect: Dialect = PostgresDialect()
         self.url = url
-        self._dsn, own = parts_of(dsn)
-        self._settings = {**own, **SETTINGS, "synchronous_commit": "on" if durable else "off"}
+        self._parts = parts_of(dsn)
+        synchronous = "on" if durable else "off"
+        self._settings = {**self._parts.settings, **SETTINGS, "synchronous_commit": synchronous}
 
     async def _connect(self, **settings: str) -> Any:
-        with faults():
-            raw = await _connect(
-                self._dsn,
-                timeout=CONNECT_TIMEOUT,
-                command_timeout=COMMAND_TIMEOUT,
-            )
+        parts = self._parts
         try:
+            with faults():
+                raw = await _connect(
+                    parts.dsn,
+                    service=parts.service,
+                    servicefile=parts.servicefile,
+                    timeout=parts.timeout or CONNECT_TIMEOUT,
+                    command_timeout=COMMAND_TIMEOUT,
+                )
+        except (ValueError, OverflowError):  # it quotes what it cannot read
+            said = "a host, port or another option has a value that asyncpg does not take"
+            raise Fault(Trouble.REFUSED, said) from None
+        try:
+            with faults():
+                hold(raw._transport.get_extra_info("socket"), parts.sockets)  # noqa: SLF001 - it has no other way
             await _settle(raw, {**self._settings, **settings})
         except BaseException:
             raw.terminate()

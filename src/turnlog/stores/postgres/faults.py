@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,37 @@ _HINTS = {
     "connect",
     "57P03": "the server is starting or stopping: try again in a moment",
 }
+_NOT_SURE = (
+    "the server is not who the URL says, or is unknown: see sslrootcert, which signed its "
+    "certificate, and the host, which is to be named in it"
+)
+_BAD_FILE = "a file of the TLS options is not what it should be: see sslrootcert, sslcert, sslkey"
+_NO_TLS = (
+    "who answers there has no TLS, or is no PostgreSQL server: see the host, the port, sslmode, "
+    "and ssl in the server's configuration"
+)
+_CERTIFICATE = (
+    "the server does not accept this client's certificate: see sslcert, sslkey, and the server's "
+    "ssl_ca_file"
+)
+
+
+def _tls(error: Exception) -> str:
+    """What to do about a fault that the next attempt will meet again; "" if it is none of TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _NOT_SURE
+    if isinstance(error, ssl.SSLError):
+        reason: str = error.reason or ""
+        if error.library and error.library != "SSL":  # what reads files
+            return _BAD_FILE
+        return _CERTIFICATE if "ALERT" in reason and _of_client(reason) else ""
+    if isinstance(error, ConnectionError) and "rejected SSL upgrade" in str(error):
+        return _NO_TLS
+    return ""
+
+
+def _of_client(reason: str) -> bool:
+    return "CERTIFICATE" in reason or "UNKNOWN_CA" in reason
 
 
 def trouble_of(error: Exception) -> Trouble:
@@ -69,11 +101,23 @@ def trouble_of(error: Exception) -> Trouble:
     if isinstance(error, asyncpg.PostgresError):
         code: str = getattr(error, "sqlstate", None) or ""
         return _BY_CODE.get(code) or _BY_CLASS.get(code[:2]) or Trouble.OTHER
+    if _tls(error):
+        return Trouble.REFUSED
     if isinstance(error, (OSError, TimeoutError, EOFError, asyncpg.InternalClientError)):
         return Trouble.LOST
     if isinstance(error, asyncpg.InterfaceError) and "closed" in str(error):
         return Trouble.LOST
     return Trouble.OTHER
+
+
+def _said(error: Exception) -> str:
+    """What it says, where asyncpg means its own programmers in words of ours."""
+    said = str(error)
+    if said == "unexpected connection_lost() call":
+        return "who answered there said nothing, and hung up"
+    if isinstance(error, TimeoutError) and not said:
+        return "there was no answer in time"
+    return said or type(error).__name__
 
 
 @contextmanager
@@ -89,8 +133,8 @@ def faults() -> Generator[None]:
         EOFError,
     ) as error:
         code = getattr(error, "sqlstate", None) or ""
-        said = str(error) or type(error).__name__
-        hint = _HINTS.get(code, "")
+        said = _said(error)
+        hint = _HINTS.get(code, "") or _tls(error)
         if hint is _POOLED:
             said = said.partition("\n")[0]  # what follows is advice of asyncpg's, for its own users
         raise Fault(trouble_of(error), said, code, hint) from error

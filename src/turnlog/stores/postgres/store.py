@@ -20,6 +20,9 @@ def open_postgres(url: str, durability: Durability) -> ServerStore:
             (`sslmode`, `sslrootcert`, `host` for a socket's folder …); others are settings of the
             session, such as `search_path`.
         durability: with "none" a commit does not wait for the server's disk.
+
+    Raises:
+        InvalidStoreUrl: it cannot be read, or asks for what cannot be had.
     """
     driver = PostgresDriver(url, shown(url), durable=durability != "none")
     return ServerStore(driver, durability=durability)
