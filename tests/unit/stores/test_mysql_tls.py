@@ -59,6 +59,7 @@ async def test_an_unknown_server_is_not_spoken_to(ours: Authority, others: Autho
     for query in (f"ssl-ca={others}", f"ssl-mode=VERIFY_CA&ssl-ca={others}"):
         fault = await refusal(f"{url}?{query}")
         assert fault.trouble is Trouble.REFUSED
+        assert "see ssl-ca, which signed its certificate" in fault.hint
         assert "certificate verify failed" in str(fault)
     named_otherwise = url.replace("127.0.0.1", "localhost")
     fault = await refusal(f"{named_otherwise}?ssl-ca={ours}")
@@ -69,7 +70,9 @@ async def test_an_unknown_server_is_not_spoken_to(ours: Authority, others: Autho
 async def test_a_server_without_tls_is_not_spoken_to_plainly() -> None:
     """Who asks for TLS gets none of a server that has none, and sends it no password."""
     before = connections()
-    await refusal(f"{server().tcp_url('mysql')}?ssl-mode=REQUIRED")
+    fault = await refusal(f"{server().tcp_url('mysql')}?ssl-mode=REQUIRED")
+    assert fault.trouble is Trouble.REFUSED
+    assert "has no TLS" in fault.hint
     assert connections() == before
 
 

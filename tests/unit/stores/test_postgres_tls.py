@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
+import anyio
 import pytest
 
 from tests.servers.certificates import Authority, authority
 from tests.servers.postgres import Server, server, unprivileged
-from turnlog.stores.postgres.driver import PostgresDriver
-from turnlog.stores.server.driver import Fault
+from turnlog.stores.postgres.driver import CONNECT_TIMEOUT, PostgresDriver
+from turnlog.stores.server.driver import Fault, Trouble
 from turnlog.stores.server.urls import shown
 
 pytestmark = pytest.mark.anyio
@@ -53,10 +55,11 @@ async def is_encrypted(url: str) -> bool:
 
 
 async def refusal(url: str) -> str:
-    """Why no connection to a URL is to be had."""
+    """Why no connection to a URL is to be had, now or later."""
     with pytest.raises(Fault) as fault:
         await PostgresDriver(url, shown(url)).connect()
-    return str(fault.value)
+    assert fault.value.trouble is Trouble.REFUSED
+    return f"{fault.value.hint} [{fault.value}]"
 
 
 async def test_a_verified_server_is_spoken_to_in_cipher(ours: Authority) -> None:
@@ -72,8 +75,68 @@ async def test_an_unknown_server_is_not_spoken_to(ours: Authority, others: Autho
     url = encrypting(ours).tcp_url()
     for mode in ("verify-ca", "verify-full"):
         said = await refusal(f"{url}&sslmode={mode}&sslrootcert={others}")
+        assert "see sslrootcert, which signed its certificate" in said
         assert "certificate verify failed" in said
     named_otherwise = url.replace("127.0.0.1", "localhost")
     said = await refusal(f"{named_otherwise}&sslmode=verify-full&sslrootcert={ours}")
     assert "Hostname mismatch" in said
     assert await is_encrypted(f"{named_otherwise}&sslmode=verify-ca&sslrootcert={ours}")
+
+
+async def test_a_server_without_tls_is_not_spoken_to_plainly() -> None:
+    """Who asks for TLS gets none of a server that has none, and is told so."""
+    assert "has no TLS" in await refusal(f"{server().tcp_url()}&sslmode=require")
+    assert not await is_encrypted(f"{server().tcp_url()}&sslmode=prefer")
+
+
+async def test_a_file_that_is_no_certificate_is_refused(ours: Authority, tmp_path: Path) -> None:
+    """Not as a server that is away."""
+    (tmp_path / "odd").write_text("no certificate")
+    url = encrypting(ours).tcp_url()
+    for mode, option in (("verify-full", "sslrootcert"), ("require", "sslcert")):
+        said = await refusal(f"{url}&sslmode={mode}&{option}={tmp_path / 'odd'}")
+        assert "a file of the TLS options is not what it should be" in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "trouble", "said"),
+    [
+        (b"HTTP/1.1 400 Bad Request", Trouble.REFUSED, "is no PostgreSQL server"),
+        (b"", Trouble.LOST, "said nothing, and hung up"),
+    ],
+)
+async def test_what_is_no_postgresql_server_is_said_to_be_none(
+    answer: bytes, trouble: Trouble, said: str
+) -> None:
+    """Whoever answers in another language, or not at all."""
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(8)
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as other:
+        url = f"postgresql://u@127.0.0.1:{other.sockets[0].getsockname()[1]}/db"
+        with pytest.raises(Fault) as fault:
+            await PostgresDriver(url, url).connect()
+    assert fault.value.trouble is trouble
+    assert said in f"{fault.value.hint} [{fault.value}]"
+
+
+async def test_who_never_answers_is_waited_for_no_longer_than_the_url_says() -> None:
+    """And that is what is said then."""
+    gone = anyio.Event()
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        gone.set()
+
+    async with await asyncio.start_server(hear, "127.0.0.1", 0) as other:
+        port = other.sockets[0].getsockname()[1]
+        url = f"postgresql://u@127.0.0.1:{port}/db?connect_timeout=1"
+        with anyio.fail_after(CONNECT_TIMEOUT - 1), pytest.raises(Fault) as fault:
+            await PostgresDriver(url, url).connect()
+        await gone.wait()
+    assert "no answer in time" in str(fault.value)

@@ -43,6 +43,7 @@ _NUMBERS: Mapping[Trouble, Iterable[int]] = {
 }
 _BY_NUMBER = {number: kind for kind, numbers in _NUMBERS.items() for number in numbers}
 _GARBLED = (struct.error, AssertionError, LookupError, ValueError)  # of what it cannot read
+_PLAIN = "WRONG_VERSION_NUMBER"  # what TLS makes of an answer in clear
 _ENGINE = 1030  # what the storage engine said, by its own number
 _NO_SPACE = ("error 28 ", "error 122 ", "error 168 ")
 
@@ -65,6 +66,10 @@ _NOT_SURE = (
     "the server is not who the URL says, or is unknown: see ssl-ca, which signed its certificate, "
     "and the host, which is to be named in it"
 )
+_NO_TLS = (
+    "who answers there has no TLS, or is no MySQL server: see the host, the port, ssl-mode, and "
+    "ssl_cert in the server's configuration"
+)
 
 
 def trouble_of(number: int | None, said: str) -> Trouble:
@@ -82,6 +87,8 @@ def fault_of(error: Exception) -> Fault:
         return Fault(Trouble.LOST, str(error) or type(error).__name__)
     if isinstance(error.__cause__, ssl.SSLCertVerificationError):
         return Fault(Trouble.REFUSED, str(error.__cause__), hint=_NOT_SURE)  # by us
+    if isinstance(error.__cause__, ssl.SSLError) and error.__cause__.reason == _PLAIN:
+        return Fault(Trouble.REFUSED, str(error.__cause__), hint=_NO_TLS)
     number = next((arg for arg in error.args if isinstance(arg, int)), None)
     said = str(error.args[-1]) if error.args else type(error).__name__
     if not number:

@@ -82,7 +82,7 @@ def _tls(error: Exception) -> str:
         return _NOT_SURE
     if isinstance(error, ssl.SSLError):
         reason: str = error.reason or ""
-        if error.library and error.library != "SSL":  # what reads files
+        if error.library not in (None, "SSL") or "PEM lib" in str(error):  # what reads files
             return _BAD_FILE
         return _CERTIFICATE if "ALERT" in reason and _of_client(reason) else ""
     if isinstance(error, ConnectionError) and "rejected SSL upgrade" in str(error):
