@@ -68,7 +68,7 @@ EDGES: Mapping[str, frozenset[str]] = {
             "stores.store",
         }
     ),
-    "worker": frozenset({"agent", "stores.live", "stores.port", "stores.store"}),
+    "worker": frozenset({"agent", "stores.live", "stores.patience", "stores.port", "stores.store"}),
 }
 
 # Edges that know other edges only when a name is asked for or a command runs, not when loaded.

@@ -10,10 +10,11 @@ from anyio import to_thread
 from tests.faults.scenes import agent, assert_lawful, results, sent, texts
 from tests.store_urls import SERVERS
 from tests.unit.stores.server_places import MariaDbPlace, PostgresPlace, empty_place
-from turnlog import tool
+from turnlog import Prompt, tool
 from turnlog.errors import WriteFailed
 from turnlog.stores.store import Store
 from turnlog.testing import Call
+from turnlog.worker import Ran, Report, Skipped, Worker
 
 ANSWERS = ([Call("work", {}, id="c1")], ["It is done."])
 
@@ -79,5 +80,38 @@ async def test_a_server_that_stays_away_ends_the_turn(
         found = await store.read("s", load="all")
     assert list(found.events) == list(session.events)
     assert results(found) == [("c1", "worked", None)]
+    assert ran == ["work"]
+    assert_lawful(found)
+
+
+async def test_a_worker_waits_for_a_server_that_stays_away(
+    place: PostgresPlace | MariaDbPlace,
+) -> None:
+    """Longer than the store does itself: the tool's result is kept, and the turn completes."""
+    ran: list[str] = []
+    reports: list[Report] = []
+
+    @tool
+    async def work() -> str:
+        """See the server die."""
+        ran.append("work")
+        await to_thread.run_sync(place.stop)
+        return "worked"
+
+    def report(one: Report) -> None:
+        reports.append(one)
+        if isinstance(one, Ran):
+            worker.drain()
+        elif one.session_id == "s":  # the turn's own flush has failed
+            place.start()
+
+    async with Store(place.store(patience=0.1)) as store:
+        await store.inbox("s").post(Prompt("Work, please."), create=True)
+        worker = Worker(store, agent(*ANSWERS, tools=[work]), on_report=report)
+        await worker.run()
+        found = await store.read("s", load="all")
+    assert [type(one) for one in reports if one.session_id == "s"] == [Skipped, Ran]
+    assert results(found) == [("c1", "worked", None)]
+    assert texts(found) == ["Work, please.", "", "worked", "It is done."]
     assert ran == ["work"]
     assert_lawful(found)

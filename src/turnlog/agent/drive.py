@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 
 _CUT_OFF = (
-    "The process that ran the last turn ended before the turn did. What had been done is above; "
-    "a call whose outcome is not known may have had its effect. Go on from there."
+    "The last turn was cut off: the process that ran it ended, or lost its store. What is known to "
+    "have been done is above; a call whose outcome is not known may have had its effect. Go on "
+    "from there."
 )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -14,18 +14,21 @@ import anyio.to_thread
 from turnlog import _ambient, jsontext
 from turnlog.codec import encode_lines
 from turnlog.content import Message
-from turnlog.errors import DamagedSession, ForkedProcess, ReadOnly
+from turnlog.errors import DamagedSession, ForkedProcess, ReadOnly, StaleWriter
 from turnlog.events import AnyEvent
 from turnlog.log import SessionLog, unacknowledged
 from turnlog.session import Session
 from turnlog.standing import STANDING
 from turnlog.stores.loading import range_of
+from turnlog.stores.patience import Patience
 from turnlog.stores.port import Queued, Record, SessionEventStore
 from turnlog.stores.resuming import log_at, pages, said_before
 from turnlog.stores.writer import Outbox, Writer
 from turnlog.views.derive import DerivedMessages
 from turnlog.views.sequence import MessageList
 from turnlog.views.transcript import said
+
+T = TypeVar("T")
 
 RECORD_EVERY = 2_000
 """After how many events a session that is written to gets a new opening record."""
@@ -35,7 +38,13 @@ _TURNS = frozenset({"turn/start", "turn/end"})
 
 
 class StoredSession(Session):
-    """A session that a store holds; without an outbox it is for reading only."""
+    """A session that a store holds; without an outbox it is for reading only.
+
+    Attributes:
+        patience: how long `flush`, `commands` and `accept` wait for a store that is away, besides
+            its own patience; None: not at all.
+        knows_its_loss: whether a flush has raised that another process owns the session now.
+    """
 
     def __init__(
         self,
@@ -56,6 +65,8 @@ class StoredSession(Session):
         self._recorded = log.first_held  # up to where the last record goes
         self._try_at = 0  # the next seq from which on a record is worth trying
         self._turning = False  # whether a turn began that has not ended
+        self.patience: Patience | None = None
+        self.knows_its_loss = False
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -108,7 +119,16 @@ class StoredSession(Session):
                 if self._is_due(RECORD_EVERY):
                     record = await anyio.to_thread.run_sync(self.due_record, RECORD_EVERY)
                     self._outbox.record = record or self._outbox.record
-            await self._writer.flush(self._outbox)
+            writer, outbox = self._writer, self._outbox
+            try:
+                await self._patiently(lambda: writer.flush(outbox))
+            except StaleWriter:
+                self.knows_its_loss = True
+                raise
+
+    async def _patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what may be done again, again while the store is away and there is patience."""
+        return await (work() if self.patience is None else self.patience.keep(work))
 
     async def _fold_new(self) -> None:
         """Fold what is new as the session goes, so that a record need not wait for it."""
@@ -151,12 +171,13 @@ class StoredSession(Session):
 
     async def commands(self) -> list[Queued]:
         """What waits in the session's inbox, in order of posting."""
-        return await self._backend.inbox(self.id)
+        return await self._patiently(lambda: self._backend.inbox(self.id))
 
     async def accept(self, positions: Sequence[int]) -> None:
         """Take commands out of the inbox: after their `inbox/accepted` was flushed."""
-        if self._outbox is not None:
-            await self._backend.accept(self._outbox.claim, positions)
+        outbox = self._outbox
+        if outbox is not None:
+            await self._patiently(lambda: self._backend.accept(outbox.claim, positions))
 
     @property
     def durable_seq(self) -> int:

@@ -166,7 +166,9 @@ class Store:
         Raises:
             NoSuchSession, SessionExists: by `create`.
             SessionInUse: another live writer owns it; names the owner.
-            WriteFailed, StaleWriter: on leaving, when what was appended is not durable.
+            WriteFailed: on leaving, when what was appended is not durable.
+            StaleWriter: the same, because another process owns the session now; not again if a
+                flush has said so.
         """
         writer = self._open_writer()
         session_id = _ambient.new_id() if session_id is None else session_id
@@ -186,7 +188,8 @@ class Store:
                 yield session
             finally:
                 with anyio.move_on_after(CLOSE_DEADLINE, shield=True) as scope:
-                    await session.flush()
+                    if not session.knows_its_loss:
+                        await session.flush()
                 if scope.cancelled_caught:
                     msg = f"session {session_id!r}: not durable after {CLOSE_DEADLINE} s"
                     raise WriteFailed(msg)

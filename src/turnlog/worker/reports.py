@@ -33,10 +33,11 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """Something could not be run; nothing else waits for it.
+    """Something could not be done; nothing else waits for it.
 
     Attributes:
-        session_id: which session; None when the store could not say what there is to do.
+        session_id: which session: it was not run, or its turn waits for a store that is away; None
+            when the store could not say what there is to do.
         error: why.
         again_in: seconds until it is tried again; None if it is given up, as by `run(once=True)`.
     """

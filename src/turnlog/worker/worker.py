@@ -9,7 +9,8 @@ whoever opens it, and gone on with.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from inspect import isawaitable
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -18,7 +19,8 @@ import anyio
 from turnlog.agent import ReactLoopAgent
 from turnlog.agent.state import CUT_OFF
 from turnlog.commands import Approve
-from turnlog.errors import DamagedSession, NoSuchSession, SessionInUse, TurnlogError
+from turnlog.errors import DamagedSession, NoSuchSession, SessionInUse, StoreError, TurnlogError
+from turnlog.stores.patience import Patience
 from turnlog.views.loop import SHUTDOWN, loop_fold
 from turnlog.worker.reports import Ran, Report, Skipped, Tally
 from turnlog.worker.rota import BROKEN, BUSY, STUCK, Delay, Rota
@@ -39,6 +41,8 @@ UNREACHABLE = Delay(0.25, 5.0)
 """Between looks while the store cannot be asked."""
 ATTEMPTS = 5
 GRACE = 30.0
+PATIENCE = 600.0
+"""Seconds for which a turn waits for a store that is away."""
 
 
 async def wait_for(changed: anyio.Event, seconds: float) -> None:
@@ -56,6 +60,8 @@ class Worker:
         concurrency: how many sessions are run at once.
         attempts: how often in a row a turn is gone on with that crashes cut off.
         grace: seconds that turns have to end after `drain`, before they are cut off.
+        patience: seconds for which a turn waits for a store that went away, besides the store's
+            own patience, before it is cut off; none with `once`.
         on_report: called for each turn that was run, and for whatever could not be.
         wait, jitter: how time passes, and by what workers differ; tests give their own.
 
@@ -63,7 +69,7 @@ class Worker:
         tally: what it has done so far.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two optional
         self,
         store: Store,
         agent: ReactLoopAgent | AgentFor,
@@ -71,6 +77,7 @@ class Worker:
         concurrency: int = 8,
         attempts: int = ATTEMPTS,
         grace: float = GRACE,
+        patience: float = PATIENCE,
         on_report: Callable[[Report], object] = lambda _: None,
         wait: Callable[[anyio.Event, float], Awaitable[None]] = wait_for,
         jitter: Callable[[], float] = random.random,
@@ -84,12 +91,14 @@ class Worker:
         self._concurrency = concurrency
         self._attempts = attempts
         self._grace = grace
+        self._seconds = patience
         self._on_report = on_report
         self._wait_for = wait
         self._jitter = jitter
         self._rota = Rota(jitter)
         self._changed = anyio.Event()
         self._turns: set[Turn] = set()
+        self._patient: set[Patience] = set()
         self._draining = self._leaving = self._once = False
         self._look_at = 0.0  # not before then the store is asked again
         self._fresh_until = 0.0  # until then not even that, if something is due
@@ -140,6 +149,8 @@ class Worker:
         self._leaving = True
         for turn in self._turns:
             turn.stop(SHUTDOWN)
+        for patience in self._patient:
+            patience.end()
 
     async def _drained(self) -> None:
         with anyio.move_on_after(self._grace) as scope:
@@ -238,12 +249,14 @@ class Worker:
                 msg = f"session {name!r} is damaged: `turnlog repair --accept-damage` lets it go on"
                 raise DamagedSession(msg)
             cut_off, before = session.fold(loop_fold).cut_off, session.next_seq
-            waiting = await session.commands()
-            agent = await self._agent_for(session)
-            _check_tools(session, agent, waiting)
-            async with agent.stream(session, one=True, go_on=cut_off <= self._attempts) as turn:
-                goes_on = await self._to_its_end(turn)
-            has_run = session.next_seq > before or await session.commands() != waiting
+            with self._patient_with(session) as patience:
+                waiting = await session.commands()
+                agent = await self._agent_for(session)
+                _check_tools(session, agent, waiting)
+                go_on = cut_off <= self._attempts
+                async with agent.stream(session, one=True, go_on=go_on) as turn:
+                    goes_on = await self._to_its_end(turn, patience)
+                has_run = session.next_seq > before or await session.commands() != waiting
         reports: list[Report] = []
         if cut_off > self._attempts:
             msg = f"session {name!r}: its last turn was cut off {cut_off} times: given up"
@@ -253,7 +266,23 @@ class Worker:
             reports.append(Ran(name, turn.result, seconds, goes_on))
         return has_run, reports
 
-    async def _to_its_end(self, turn: Turn) -> bool:
+    @contextmanager
+    def _patient_with(self, session: StoredSession) -> Generator[Patience]:
+        """While the session is run: it waits for a store that went away."""
+
+        def away(error: StoreError, again_in: float) -> None:
+            self._on_report(Skipped(session.id, error, again_in))
+
+        seconds = 0.0 if self._once or self._leaving else self._seconds
+        patience = session.patience = Patience(seconds, away)
+        self._patient.add(patience)
+        try:
+            yield patience
+        finally:
+            self._patient.discard(patience)
+            patience.end()
+
+    async def _to_its_end(self, turn: Turn, patience: Patience) -> bool:
         """Run a turn; whether it goes on with one that was cut off."""
         goes_on = False
         self._turns.add(turn)
@@ -263,6 +292,9 @@ class Worker:
             async for event in turn:
                 if event.type == "context/message" and event.message is not None:
                     goes_on = goes_on or event.message.source.kind == CUT_OFF
+        except anyio.get_cancelled_exc_class():
+            patience.end()  # it is closed in a shield, where nothing else would
+            raise
         finally:
             self._turns.discard(turn)
         return goes_on

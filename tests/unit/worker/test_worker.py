@@ -272,7 +272,7 @@ async def test_a_turn_that_a_crash_cut_off_is_gone_on_with(store: Store) -> None
     assert code == "TOOL_OUTCOME_UNKNOWN"
     note = session.derive_messages()[-2]
     assert (note.role, note.source.kind) == ("user", "cut-off")
-    assert "ended before the turn did" in note.text
+    assert "was cut off" in note.text
     assert await store.pending(only_prompts=False) == []
     assert_lawful(session)
 

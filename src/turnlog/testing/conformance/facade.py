@@ -159,7 +159,7 @@ class FacadeTests(StoreSuite):
                 assert len(session.events) == 2
 
     async def test_a_robbed_session_is_told_at_its_flush(self, handles: Handles) -> None:
-        """After a steal the former owner's flush fails and nothing of it is stored."""
+        """After a steal the former owner's flush fails, once, and nothing of it is stored."""
         async with handles.store() as first, handles.store() as second, AsyncExitStack() as stack:
             robbed = await stack.enter_async_context(first.session("a"))
             robbed.add_user("Hello")
@@ -172,8 +172,7 @@ class FacadeTests(StoreSuite):
                     await robbed.flush()
             with pytest.raises(StaleWriter):
                 robbed.add_user("Surely?")
-            with pytest.raises(StaleWriter):
-                await stack.aclose()
+            await stack.aclose()  # it has been told
         assert_same((await handles.load("a")).events, thief.events)
         said = [e.message and e.message.text for e in thief.events]
         assert said == ["Hello", "Mine now"]
