@@ -285,6 +285,7 @@ async def test_a_refusal_says_why(user: str, word: str, database: str, said: str
     with pytest.raises(Fault, match=said) as refused:
         await MySqlDriver(options_of(url, "shown"), "shown").connect()
     assert refused.value.trouble is Trouble.REFUSED
+    assert ("MYSQL_PWD" in refused.value.hint) == ("denied" in said)
     assert not word or word not in str(refused.value)
 
 

@@ -157,7 +157,8 @@ def test_options_are_of_the_line_or_of_the_session(
     url: str, place: str, settings: dict[str, str]
 ) -> None:
     """Of the last of its name, as before; those of the line stay in the URL."""
-    assert parts_of(url) == (place, settings)
+    parts = parts_of(url)
+    assert (parts.dsn, parts.settings) == (place, settings)
 
 
 @pytest.mark.parametrize("query", ["search_path", "a=1&&b=2"])

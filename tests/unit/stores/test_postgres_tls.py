@@ -81,6 +81,9 @@ async def test_an_unknown_server_is_not_spoken_to(ours: Authority, others: Autho
     said = await refusal(f"{named_otherwise}&sslmode=verify-full&sslrootcert={ours}")
     assert "Hostname mismatch" in said
     assert await is_encrypted(f"{named_otherwise}&sslmode=verify-ca&sslrootcert={ours}")
+    assert await is_encrypted(
+        f"{url}&sslmode=prefer&sslrootcert={others}"
+    )  # which verifies nothing
 
 
 async def test_a_server_without_tls_is_not_spoken_to_plainly() -> None:

@@ -58,6 +58,8 @@ _HINTS = {
     1044: "there is no such database, or this user has no privilege there: CREATE DATABASE makes "
     "one, GRANT SELECT, INSERT, UPDATE, DELETE on its tables lets the user in",
     1049: "there is no such database: CREATE DATABASE makes one",
+    1045: "no such user is let in from here, or the password is not this user's: give it in the "
+    "URL or in MYSQL_PWD",
     **dict.fromkeys((1142, 1143), _NO_PRIVILEGE),
     1114: "the server's disk is full, or its limit for the table: free some space, or raise it, "
     "and try again",
