@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from turnlog.cli import screen
@@ -15,8 +16,11 @@ from turnlog.cli.signals import on_interrupt
 from turnlog.cli.terminal import Lines, is_interactive
 from turnlog.cli.turns import say_end
 from turnlog.commands import Approve, Compact, Deny, Prompt
+from turnlog.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from turnlog.cli.turns import Talk
     from turnlog.stores.live import StoredSession
 
@@ -40,6 +44,8 @@ def chat(
     Each line is a prompt. Ctrl-C cancels the turn and keeps what had
     arrived; while nothing runs it leaves, and so does Ctrl-D.
 
+    On a terminal a turn waits for a store that is away, until Ctrl-C.
+
     Another terminal may steer or cancel the turn, approve its calls, and compact.
 
     Examples:
@@ -53,34 +59,65 @@ def chat(
         lines = Lines()
         async with store_of(options, make=True) as store:
             agent = await make_agent(store, chosen, lines.approve if is_interactive() else None)
-            async with opened(store, session_id, agent, chosen, json=options.json) as (talk, live):
-                check_tools(live, agent)
-                screen.note_line(f"session {live.id}; /help says what there is")
-                await _converse(talk, live, lines, chosen, options)
+            live: StoredSession | None = None
+            json, patient = options.json, is_interactive()
+            try:
+                async with opened(store, session_id, agent, chosen, json=json, patient=patient) as (
+                    talk,
+                    live,
+                ):
+                    check_tools(live, agent)
+                    screen.note_line(f"session {live.id}; /help says what there is")
+                    await converse(talk, live, lines, chosen, options)
+            except StoreError:
+                if live is not None:
+                    screen.note_line(continuing(live.id, chosen, options, command="chat"))
+                raise
             screen.note_line(continuing(live.id, chosen, options, command="chat"))
 
     run_async(work)
 
 
-async def _converse(
+async def converse(
     talk: Talk, session: StoredSession, lines: Lines, chosen: AgentOptions, options: Options
 ) -> None:
+    """Run what waits in the session, then what is typed, until there is nothing more."""
     prompt: str | None = None  # what waits in the session comes first
-    inbox = _Inbox(session)
+    inbox = Inbox(session)
     while True:
-        result = await talk.turn(prompt, chosen.tool_choice)
-        if result is not None:
-            say_end(result, session, chosen, options)
+        with _outliving(talk, session, prompt):
+            result = await talk.turn(prompt, chosen.tool_choice)
+            if result is not None:
+                say_end(result, session, chosen, options)
         line = await _next(lines, inbox)
         if line is None:
             return
         asked = _COMPACT.fullmatch(line)
         if asked is not None:
-            await talk.compact(asked[1])
+            with _outliving(talk, session):
+                await talk.compact(asked[1])
         prompt = None if asked else line or None
 
 
-async def _next(lines: Lines, inbox: _Inbox) -> str | None:
+@contextmanager
+def _outliving(talk: Talk, session: StoredSession, prompt: str | None = None) -> Generator[None]:
+    """On a terminal a store that is away ends what was asked for, and not the conversation."""
+    from turnlog.stores.patience import may_pass
+
+    before = session.next_seq
+    try:
+        yield
+    except StoreError as error:
+        if not may_pass(error) or not talk.patient:
+            raise
+        screen.error_line(str(error))
+        if prompt is not None and session.next_seq == before:
+            screen.note_line(f"not said: {prompt}")
+        elif session.durable_seq < session.next_seq:
+            screen.note_line("what is not stored is kept here, and stored with what comes next")
+
+
+async def _next(lines: Lines, inbox: Inbox) -> str | None:
     """The next prompt, empty when something came through the inbox; None to leave."""
     while True:
         with on_interrupt(lines.close):
@@ -97,7 +134,7 @@ async def _next(lines: Lines, inbox: _Inbox) -> str | None:
                 screen.note_line(text)
 
 
-async def _line_or_work(lines: Lines, inbox: _Inbox) -> str | None:
+async def _line_or_work(lines: Lines, inbox: Inbox) -> str | None:
     """The next line that says something; an empty one when another process left work."""
     import anyio
 
@@ -117,19 +154,35 @@ async def _line_or_work(lines: Lines, inbox: _Inbox) -> str | None:
     return line
 
 
-class _Inbox:
-    """The session's inbox between turns."""
+class Inbox:
+    """A session's inbox between turns."""
 
     def __init__(self, session: StoredSession) -> None:
         self._session = session
         self._seen: set[str] = set()  # what did not help once is not tried again by itself
+        self._away = False  # whether the store is, and that was said
 
     async def has_work(self) -> bool:
-        """Whether a prompt came, a wish to compact, or a decision that a turn waits for."""
+        """Whether a prompt came, a wish to compact, or a decision that a turn waits for.
+
+        Not while the store is away, which is said once: it may be back when a line is typed.
+        """
+        from turnlog.stores.patience import may_pass
+
+        try:
+            commands = [queued.command for queued in await self._session.commands()]
+        except StoreError as error:
+            if not may_pass(error):
+                raise
+            if not self._away:
+                screen.error_line(str(error), "it is looked at again")
+            self._away = True
+            return False
+        self._away = False
         waiting = {asked.call_id for asked in pending(self._session)}
         fresh = {
             command.id
-            for command in [queued.command for queued in await self._session.commands()]
+            for command in commands
             if isinstance(command, (Prompt, Compact))
             or (isinstance(command, (Approve, Deny)) and command.call_id in waiting)
         } - self._seen

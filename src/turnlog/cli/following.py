@@ -10,11 +10,16 @@ from cyclopts import Parameter
 from turnlog.cli import screen
 from turnlog.cli.options import DEFAULTS, Flag, Id, Options
 from turnlog.cli.sessions import check_seq, read_session, run_async, store_of
+from turnlog.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from turnlog.events import AnyEvent
+    from turnlog.stores.store import Store
 
 LAST = 10
+AGAIN = 0.5  # seconds until a store that is away is tried again
 
 
 def tail(
@@ -30,7 +35,8 @@ def tail(
 
     Shows what becomes durable, whichever process writes it: on a terminal as
     a person reads it, answers while they stream; elsewhere, or with --events,
-    a line for each event; with --json each event as it is in the log.
+    a line for each event; with --json each event as it is in the log. A store
+    that is away is waited for; then it goes on where it was.
 
     Args:
         events: On a terminal, too, a line for each event.
@@ -63,7 +69,7 @@ def tail(
             for event in past if drawing is None else ():
                 _say(event, json=options.json)
             if follow:
-                async for event in store.tail(session.id, after=last):
+                async for event in followed(store, session.id, last):
                     if drawing is None:
                         _say(event, json=options.json)
                     else:
@@ -77,6 +83,36 @@ def tail(
     finally:
         if drawing is not None:
             drawing.close()
+
+
+async def followed(store: Store, session_id: str, after: int) -> AsyncGenerator[AnyEvent]:
+    """Events as they become durable; a store that is away is waited for, which is said once.
+
+    Args:
+        store: where the session is.
+        session_id: which.
+        after: the seq after which to begin.
+
+    Raises:
+        StoreError: the failure is not one that may pass.
+    """
+    import anyio
+
+    from turnlog.stores.patience import may_pass
+
+    away = False
+    while True:
+        try:
+            async for event in store.tail(session_id, after=after):
+                yield event
+                after, away = event.seq, False
+        except StoreError as error:
+            if not may_pass(error):
+                raise
+            if not away:
+                screen.error_line(str(error), "it is tried again until Ctrl-C")
+            away = True
+            await anyio.sleep(AGAIN)
 
 
 def _say(event: AnyEvent, *, json: bool) -> None:

@@ -140,8 +140,13 @@ async def opened(
     chosen: AgentOptions,
     *,
     json: bool,
+    patient: bool = False,
 ) -> AsyncGenerator[tuple[Talk, StoredSession]]:
-    """Own a session, made if need be, and say if something interrupted had to be closed."""
+    """Own a session, made if need be, and say if something interrupted had to be closed.
+
+    Args:
+        patient: as for `Talk`.
+    """
     before = 0
     if session_id is not None and await store.backend.exists(session_id):
         before = await store.backend.next_seq(session_id)
@@ -152,7 +157,7 @@ async def opened(
         if chosen.system is None:
             agent.system = system_in_force(session)
         said = len(session) - len(repaired)
-        yield Talk(store, session, agent, json=json, said=said), session
+        yield Talk(store, session, agent, json=json, said=said, patient=patient), session
 
 
 def check_tools(session: StoredSession, agent: ReactLoopAgent) -> None:

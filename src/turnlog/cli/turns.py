@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypeVar
 
 from turnlog.cli import screen
@@ -11,7 +13,7 @@ from turnlog.cli.commanding import pending
 from turnlog.cli.options import Options
 from turnlog.cli.signals import on_interrupt
 from turnlog.content import BlockEnd, Message, Reasoning, ReasoningDelta, Text, TextDelta
-from turnlog.errors import CompactionBusy, CompactionFailed
+from turnlog.errors import CompactionBusy, CompactionFailed, StoreError
 from turnlog.events import (
     AnyEvent,
     AssistantAttempt,
@@ -28,13 +30,14 @@ from turnlog.jsontext import join_surrogates
 from turnlog.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
     import anyio
 
     from turnlog.agent import ReactLoopAgent, TurnResult
     from turnlog.agent.loop import ToolChoice
     from turnlog.stores.live import StoredSession
+    from turnlog.stores.patience import Patience
     from turnlog.stores.store import Store
 
 T = TypeVar("T")
@@ -169,16 +172,25 @@ class Talk:
 
     Args:
         said: how many of the session's events need not be printed with `json`.
+        patient: wait for a store that went away, until Ctrl-C.
     """
 
     def __init__(
-        self, store: Store, session: StoredSession, agent: ReactLoopAgent, *, json: bool, said: int
+        self,
+        store: Store,
+        session: StoredSession,
+        agent: ReactLoopAgent,
+        *,
+        json: bool,
+        said: int,
+        patient: bool = False,
     ) -> None:
         self._store = store
         self._session = session
         self._agent = agent
         self._json = json
         self._said = said
+        self.patient = patient
 
     async def turn(self, prompt: str | None, choice: ToolChoice = "auto") -> TurnResult | None:
         """Run a turn and show it; Ctrl-C cancels it, and what had arrived is kept.
@@ -214,18 +226,40 @@ class Talk:
                 over.set()
 
     async def _run(self, prompt: str | None, choice: ToolChoice, show: Show) -> TurnResult | None:
-        async with self._agent.stream(self._session, prompt, tool_choice=choice) as turn:
-            with on_interrupt(turn.stop):
-                async for event in turn:
-                    show(event)
+        stream = self._agent.stream(self._session, prompt, tool_choice=choice)
+        with self._waiting() as patience:
+            async with stream as turn:
+                with on_interrupt(lambda: (patience.end(), turn.stop())):
+                    async for event in turn:
+                        show(event)
         return turn.result
+
+    @contextmanager
+    def _waiting(self) -> Generator[Patience]:
+        """While something runs: the session waits for a store that went away."""
+        from turnlog.stores.patience import Patience
+
+        def away(error: StoreError, again_in: float) -> None:
+            del again_in
+            screen.error_line(str(error), "it is tried again; Ctrl-C gives up")
+
+        patience = Patience(math.inf if self.patient else 0.0, away)
+        self._session.patience = patience
+        try:
+            yield patience
+        finally:
+            patience.end()
 
     async def _compact(self, wish: str | None, show: Show) -> None:
         import anyio
 
         stop = self._session.observe(show)
         try:
-            with anyio.CancelScope() as scope, on_interrupt(scope.cancel):
+            with (
+                self._waiting() as patience,
+                anyio.CancelScope() as scope,
+                on_interrupt(lambda: (patience.end(), scope.cancel())),
+            ):
                 if await self._agent.compact(self._session, instruction=wish) is None:
                     screen.note_line("a step waits; it is compacted when that ends")
         except CompactionBusy as error:
