@@ -16,7 +16,7 @@ from tests.e2e.command import done, read, turnlog, write
 from tests.unit.stores.sqlite_files import FILE, connected
 from turnlog.cli.app import app
 from turnlog.cli.options import data_folder
-from turnlog.content import ToolCall
+from turnlog.content import Reasoning, ToolCall
 from turnlog.dialects import encoder
 from turnlog.events import Header, ModelConfig
 from turnlog.session import Session
@@ -364,6 +364,21 @@ def test_show_marks_what_was_cut_off(url: str) -> None:
     assert out == "assistant (interrupted)  #3\nIt is\n\nassistant  #6\nIt is late.\n\n"
     values = done("show", "cut", "--json", "--store", url).values
     assert [value.get("interrupted") for value in values] == [True, None]
+
+
+def test_show_of_an_answer_that_only_reasoned(url: str) -> None:
+    """It is a message, which `ls` counts; that nothing was said is said, and what shows more."""
+
+    def reasoned(session: Session) -> None:
+        session.add_assistant([Reasoning("Rain?"), ToolCall("c1", "weather", "{}")])
+
+    write(url, "quiet", reasoned)
+    out = done("show", "quiet", "--store", url).out
+    assert out == "assistant  #0\n(nothing was said; --tools shows the rest)\n\n"
+    out = done("show", "quiet", "--tools", "--store", url).out
+    assert out == "assistant  #0\n[reasoning] Rain?\n[call c1] weather {}\n\n"
+    (info,) = done("ls", "--store", url, "--json").values
+    assert info["messages"] == 1
 
 
 def test_show_of_nothing_that_can_be_read(tmp_path: Path) -> None:

@@ -327,7 +327,14 @@ def test_a_turn_waits_for_an_approval(folder: Path) -> None:
     assert (waiting["tool"], waiting["arguments"]) == ("wipe", '{"path":"/x"}')
     result = turnlog("approve", "s", "c1")
     assert (result.status, result.out) == (0, "approval posted; nobody runs the session now\n")
-    assert "turnlog run --session s, with its --model and --tool, goes on" in result.err
+    hint = "a worker goes on with it, or turnlog run --session s, with its --model and --tool"
+    assert hint in result.err
+    result = turnlog("approvals")
+    assert (result.out, result.err) == ("", "s  c1  approval posted, and nobody has taken it yet\n")
+    assert done("approvals", "--json").values == []
+    result = turnlog("approve", "s", "c1")
+    assert (result.status, result.out) == (1, "")
+    assert "a decision about call 'c1' was posted already: approval; whoever runs" in result.err
     assert not (folder / "wiped").exists()
     result = turnlog(*go_on)
     assert (result.status, result.out) == (0, "All done.\n")

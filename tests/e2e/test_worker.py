@@ -260,6 +260,9 @@ def test_a_killed_worker_is_taken_over(folder: Path) -> None:
     done("post", "s", "go", "--create")
     model = write_script(folder, [call("gate", path="open")])
     with child("worker", "--model", model, "--tool", "tools:gate") as doomed:
+        assert doomed.process.stderr is not None
+        said = doomed.process.stderr.readline().decode()
+        assert said == f"runs what waits in sqlite:{folder / 'store.db'}; Ctrl-C lets it end\n"
         _until_called("s")
         other = ["worker", "--tool", "tools:gate", "--json", "--model"]
         with child(*other, write_script(folder, "Done.")) as heir:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -38,7 +38,7 @@ def cancel(
         turnlog cancel ID
         turnlog cancel ID --turn 3
     """
-    _post(id, lambda session: Cancel(_open_turn(session, turn)), "cancel", options)
+    _post(id, lambda session, _: Cancel(_open_turn(session, turn)), "cancel", options)
 
 
 def steer(
@@ -55,7 +55,7 @@ def steer(
     Examples:
         turnlog steer ID "Only the first file."
     """
-    _post(id, lambda session: Steer(text, _open_turn(session)), "message", options)
+    _post(id, lambda session, _: Steer(text, _open_turn(session)), "message", options)
 
 
 def approvals(
@@ -66,10 +66,13 @@ def approvals(
 ) -> None:
     """List the calls that wait for an approval.
 
+    Not those for which a decision was posted that nobody has taken yet.
+
     Examples:
         turnlog approvals
         turnlog approvals ID --json
     """
+    posted: list[str] = []
 
     async def work() -> list[tuple[str, ApprovalAsked]]:
         async with store_of(options) as store:
@@ -77,8 +80,18 @@ def approvals(
                 names = [id]
             else:
                 names = [info.id async for info in store.sessions() if info.health == "open"]
-            sessions = [await read_session(store, name) for name in names]
-            return [(session.id, asked) for session in sessions for asked in pending(session)]
+            found: list[tuple[str, ApprovalAsked]] = []
+            for name in names:
+                session = await read_session(store, name)
+                waiting = pending(session)
+                decided = await _decisions(store, session) if waiting else {}
+                for asked in waiting:
+                    decision = decided.get(asked.call_id or "")
+                    if decision is None:
+                        found.append((session.id, asked))
+                    else:
+                        posted.append(f"{session.id}  {asked.call_id}  {decision} posted")
+            return found
 
     found = run_async(work)
     for session_id, asked in found:
@@ -87,8 +100,21 @@ def approvals(
         else:
             call = f"{session_id}  {asked.call_id}  {asked.tool_name} {asked.arguments or ''}"
             screen.say(screen.cut(call, screen.width()))
-    if not found and not options.json:
+    for line in [] if options.json else posted:
+        screen.note_line(f"{line}, and nobody has taken it yet")
+    if not found and not posted and not options.json:
         screen.note_line("nothing waits for an approval")
+
+
+async def _decisions(store: Store, session: Session) -> dict[str, str]:
+    """What was posted about calls and not taken yet, by call id; a denial goes before a grant."""
+    from turnlog.views.loop import loop_fold
+
+    taken = session.fold(loop_fold).accepted
+    waiting = [queued.command for queued in await store.inbox(session.id).waiting()]
+    fresh = [command for command in waiting if command.id not in taken]
+    granted = {one.call_id: "approval" for one in fresh if isinstance(one, Approve)}
+    return granted | {one.call_id: "denial" for one in fresh if isinstance(one, Deny)}
 
 
 def _wire(session_id: str, asked: ApprovalAsked) -> dict[str, Any]:
@@ -115,7 +141,7 @@ def approve(
         turnlog approvals
         turnlog approve ID CALL
     """
-    _post(id, lambda session: Approve(_waiting(session, call)), "approval", options)
+    _post(id, lambda session, posted: Approve(_waiting(session, call, posted)), "approval", options)
 
 
 def deny(
@@ -134,7 +160,12 @@ def deny(
         turnlog deny ID CALL
         turnlog deny ID CALL --reason "Not that folder."
     """
-    _post(id, lambda session: Deny(_waiting(session, call), reason), "denial", options)
+
+    def make(session: Session, posted: Mapping[str, str]) -> Deny:
+        denied = {name: what for name, what in posted.items() if what == "denial"}
+        return Deny(_waiting(session, call, denied), reason)
+
+    _post(id, make, "denial", options)
 
 
 # -- what they share ---------------------------------------------------------------------------
@@ -155,12 +186,27 @@ def pending(session: Session) -> list[ApprovalAsked]:
     return [asked for asked, outcome in asked_in_turn(session) if outcome is None]
 
 
-def _waiting(session: Session, call_id: str) -> str:
+def _waiting(session: Session, call_id: str, posted: Mapping[str, str]) -> str:
+    """The call's id.
+
+    Args:
+        session: whose call it is.
+        call_id: which.
+        posted: what would make another decision useless, by call id.
+
+    Raises:
+        TurnlogError: it does not wait, or one of `posted` decides it.
+    """
     waiting = [asked.call_id or "" for asked in pending(session)]
     if call_id not in waiting:
         raise TurnlogError(
             f"session {session.id!r}: no call {call_id!r} waits for an approval: "
             f"{instead(call_id, waiting)}"
+        )
+    if call_id in posted:
+        raise TurnlogError(
+            f"session {session.id!r}: a decision about call {call_id!r} was posted already: "
+            f"{posted[call_id]}; whoever runs the session next takes it"
         )
     return call_id
 
@@ -179,18 +225,27 @@ def _open_turn(session: Session, wanted: int | None = None) -> int:
 
 def _post(
     id: str,
-    make: Callable[[Session], Command],
+    make: Callable[[Session, Mapping[str, str]], Command],
     what: str,
     options: Options,
 ) -> None:
-    """Post a command made from the session as it is now, and say what comes of it."""
+    """Post a command, and say what comes of it.
+
+    Args:
+        id: the session's.
+        make: the command, from the session as it is now, and what was decided about its calls and
+            not taken yet, by call id.
+        what: it is.
+        options: of every command.
+    """
     from turnlog.repair import is_suspended
 
     async def work() -> tuple[str, str, SessionInUse | None]:
         async with store_of(options) as store:
             session = await read_session(store, id)
             name = session.id
-            command, owner = make(session), await _in_use(store, name)
+            decided = await _decisions(store, session)
+            command, owner = make(session, decided), await _in_use(store, name)
             if owner is None and not is_suspended(session.header, session.held):
                 raise TurnlogError(
                     f"session {name!r}: its turn was interrupted; "
@@ -216,7 +271,7 @@ def _post(
     else:
         run = command_line(["run", "--session", name], options)
         screen.say(screen.printable_line(f"{what} posted; nobody runs the session now"))
-        screen.note_line(f"{run}, with its --model and --tool, goes on with it")
+        screen.note_line(f"a worker goes on with it, or {run}, with its --model and --tool")
 
 
 async def _in_use(store: Store, session_id: str) -> SessionInUse | None:

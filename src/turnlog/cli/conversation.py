@@ -41,10 +41,11 @@ class Entry:
             heading += f"  (the model sees #{self.instead} instead)"
         style = "dim" if self.shadowed_by is not None else _COLOURS.get(message.role, "bold")
         screen.say(screen.styled(printable_line(heading), style))
-        for block in message.content:
-            text = _block(block, tools=tools)
-            if text:
-                screen.say(printable(text).rstrip("\n"))
+        shown = [text for block in message.content if (text := _block(block, tools=tools))]
+        for text in shown:
+            screen.say(printable(text).rstrip("\n"))
+        if not shown and not tools:  # it reasoned, and called tools, and said nothing
+            screen.say(screen.styled("(nothing was said; --tools shows the rest)", "dim"))
         screen.say()
 
 

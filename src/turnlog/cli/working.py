@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LONGEST = 200  # characters of a line, where no terminal says how wide it is
 
 
-def worker(
+def worker(  # noqa: PLR0913 - all optional
     *,
     agent: Annotated[
         str | None,
@@ -53,6 +53,12 @@ def worker(
         int,
         Parameter(help="How often in a row to go on with a turn whose process died."),
     ] = 5,
+    patience: Annotated[
+        float,
+        Parameter(
+            help="Seconds for which a turn waits for a store that is away; none with --once."
+        ),
+    ] = 600.0,
     metrics: Annotated[
         bool,
         Flag,
@@ -87,7 +93,7 @@ def worker(
     """
     if concurrency < 1:
         raise Misused(f"--concurrency: expected 1 or more, got {concurrency}")
-    for option, number in (("grace", grace), ("attempts", attempts)):
+    for option, number in (("grace", grace), ("attempts", attempts), ("patience", patience)):
         if not number >= 0:  # NaN is not, either
             raise Misused(f"--{option}: expected 0 or more, got {number}")
     if agent is not None and chosen != AGENT_DEFAULTS:
@@ -107,8 +113,11 @@ def worker(
                 concurrency=concurrency,
                 attempts=attempts,
                 grace=grace,
+                patience=patience,
                 on_report=lambda report: _say(report, running, json=options.json),
             )
+            if not once and not options.json:
+                screen.note_line(f"runs what waits in {store.url}; Ctrl-C lets it end")
             with on_interrupt(running.drain, running.stop):
                 return await running.run(once=once)
 

@@ -54,6 +54,7 @@ def url(tmp_path: Path) -> str:
         (["search", "sky", "--limit", "1001"], "--limit: expected 1 to 1000, got 1001"),
         (["worker", "--once", "--grace", "-1"], "--grace: expected 0 or more, got -1.0"),
         (["worker", "--once", "--grace", "nan"], "--grace: expected 0 or more, got nan"),
+        (["worker", "--once", "--patience", "-1"], "--patience: expected 0 or more, got -1.0"),
         (["worker", "--once", "--attempts", "-1"], "--attempts: expected 0 or more, got -1"),
         (["sho", "trip"], 'Unknown command "sho". Did you mean "show"?'),
         (["trip"], 'Unknown command "trip".'),
