@@ -165,9 +165,14 @@ class StoredSession(Session):
         return late and self._backend.keeps_records and not self._turning
 
     async def room(self) -> None:
-        """Wait while too much waits to become durable; a loop does this before it goes on."""
-        if self._writer is not None:
-            await self._writer.room()
+        """Wait while too much waits to become durable; a loop does this before it goes on.
+
+        Raises:
+            WriteFailed, StaleWriter: it waits because of this session, as `flush` says.
+        """
+        writer, outbox = self._writer, self._outbox
+        if writer is not None and outbox is not None:
+            await self._patiently(lambda: writer.room(outbox))
 
     async def commands(self) -> list[Queued]:
         """What waits in the session's inbox, in order of posting."""

@@ -106,6 +106,8 @@ class Writer:
             self._outboxes.pop(id(outbox), None)
             self._bytes -= outbox.bytes
             outbox.pending, outbox.bytes = [], 0
+            room, self._room = self._room, anyio.Event()
+        room.set()
 
     def put(self, outbox: Outbox, event: AnyEvent) -> None:
         """Queue an event, from any thread.
@@ -150,9 +152,17 @@ class Writer:
     def _wake_up(self) -> None:
         self._wake.set()
 
-    async def room(self) -> None:
-        """Wait until the queue is at most half full: what a loop does before it goes on."""
+    async def room(self, outbox: Outbox) -> None:
+        """Wait until the queue is at most half full: what a loop does before it goes on.
+
+        Raises:
+            WriteFailed: the last write of this outbox failed, and so did another try.
+            StaleWriter: its session has another owner.
+        """
         while self._bytes > self._bound // 2 and not self._closed:
+            if outbox.error is not None or outbox.lost is not None:
+                await self.flush(outbox)  # nothing else tries again, or says why not
+                continue
             room = self._room
             self._hurry.set()
             self._wake.set()
