@@ -17,7 +17,7 @@ from turnlog.compaction.graphemes import cut_after, cut_before
 from turnlog.compaction.meter import METER
 from turnlog.compaction.pins import pinned_seqs
 from turnlog.compaction.tally import BIG
-from turnlog.content import Text
+from turnlog.content import Text, is_empty
 from turnlog.errors import InvalidOption
 from turnlog.events import CompactionPrune, Replace, ToolResult
 
@@ -125,7 +125,8 @@ def _without(content: tuple[Block, ...], first: int, last: int, marker: str) -> 
     start = 0
     for block in content:
         if not isinstance(block, Text):
-            kept.append(block)
+            if not is_empty(block):  # as imported logs may have it: it would be refused here
+                kept.append(block)
             continue
         end = start + len(block.text)
         text = block.text[: max(first - start, 0)]

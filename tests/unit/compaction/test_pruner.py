@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from turnlog import Session
 from turnlog.compaction.meter import measure
 from turnlog.compaction.pruner import Pruner
-from turnlog.content import Block, Image, Text, ToolCall, tool_message
+from turnlog.content import Block, Image, Reasoning, Text, ToolCall, tool_message
 from turnlog.errors import InvalidOption
 from turnlog.events import ToolError, ToolResult
 from turnlog.testing.builders import Author
@@ -77,6 +77,14 @@ def test_nothing_but_content_differs() -> None:
     assert short is not None
     assert short.message.content != message.content
     assert replace(short, message=replace(short.message, content=message.content)) == whole
+
+
+def test_an_empty_block_of_an_imported_result_is_left_out() -> None:
+    """What no event of ours may hold does not keep a result from being shortened."""
+    whole = ToolResult(tool_message("c1", [Reasoning(""), Text(LONG)], id="r1"), 1, 1)
+    short = NOW.shortened(7, whole)
+    assert short is not None
+    assert [type(block) for block in short.message.content] == [Text]
 
 
 def test_a_result_at_the_limit_stays() -> None:
