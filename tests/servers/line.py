@@ -18,24 +18,24 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal, TypeAlias
 
+from tests.servers.between import Between
 from tests.servers.wire import Messages, Size, Wire
 
 How: TypeAlias = Literal["cut", "torn", "deaf", "held", "asleep"]
 _SPREAD = 7919  # a prime: messages are torn at other bytes each
 
 
-class Line:
+class Line(Between):
     """Forwards to a port.
 
     Attributes:
-        port: to connect to.
         count: messages since it was told at which to fail.
         hits: how often it failed.
         failed: set when it fails.
     """
 
     def __init__(self, target: int, wire: Callable[[], Wire]) -> None:
-        self.port = 0
+        super().__init__()
         self.count = 0
         self.hits = 0
         self.failed = asyncio.Event()
@@ -45,7 +45,6 @@ class Line:
         self._number = 0
         self._for_good = False
         self._gone = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def fail(self, how: How, number: int, *, for_good: bool = False) -> None:
         """Fail at a message, counted from 1 on from now.
@@ -134,23 +133,9 @@ class Line:
             while await reader.read(1 << 16):
                 pass
 
-    async def end(self) -> None:
-        """Cut what is left, and wait until all is done."""
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
     @classmethod
     @asynccontextmanager
     async def before(cls, target: int, wire: Callable[[], Wire]) -> AsyncGenerator[Line]:
         """A line to the server at a port, for the time of a `with`."""
-        line = cls(target, wire)
-        listening = await asyncio.start_server(line._serve, "127.0.0.1", 0)
-        line.port = listening.sockets[0].getsockname()[1]
-        try:
-            yield line
-        finally:
-            listening.close()
-            await line.end()
-            await listening.wait_closed()
+        async with cls(target, wire).listening() as it:
+            yield it

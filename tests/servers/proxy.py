@@ -7,19 +7,20 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Literal
 
+from tests.servers.between import Between
 
-class Proxy:
+
+class Proxy(Between):
     """Forwards to a port; what it was told to do, it does once.
 
     Attributes:
-        port: to connect to.
         cuts: how often it has cut a connection.
         was_cut: set from the first time on.
         refusing: whether new connections are cut at once.
     """
 
     def __init__(self, target: int) -> None:
-        self.port = 0
+        super().__init__()
         self.cuts = 0
         self.was_cut = asyncio.Event()
         self.refusing = False
@@ -28,7 +29,6 @@ class Proxy:
         self._when: Literal["before", "after"] = "after"
         self._for_good = False
         self._lines: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def cut(self, when: Literal["before", "after"], *words: bytes, for_good: bool = False) -> None:
         """Cut the connection whose client says one of some words next.
@@ -106,23 +106,9 @@ class Proxy:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def end(self) -> None:
-        """Cut what is left, and wait until all is done."""
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-
     @classmethod
     @asynccontextmanager
     async def before(cls, target: int) -> AsyncGenerator[Proxy]:
         """A proxy before the server at a port, for the time of a `with`."""
-        proxy = cls(target)
-        listening = await asyncio.start_server(proxy._serve, "127.0.0.1", 0)
-        proxy.port = listening.sockets[0].getsockname()[1]
-        try:
-            yield proxy
-        finally:
-            listening.close()
-            await proxy.end()
-            await listening.wait_closed()
+        async with cls(target).listening() as it:
+            yield it
