@@ -31,10 +31,6 @@ class Changes:
     def __init__(self, dialect: Dialect, lease: int) -> None:
         self._dialect = dialect
         self._lease = lease
-        self._grow = f"""
-            UPDATE sessions SET next_seq = ?, last_activity = ?, bytes = bytes + ?, stale = ?,
-            info = ?, lease_until = {dialect.now} + ? WHERE session = ?
-        """  # noqa: S608 - a constant
         self._gone: list[tuple[bytes, int]] = []
         self._events: list[tuple[Any, ...]] = []
         self._chunks: list[tuple[Any, ...]] = []
@@ -96,8 +92,12 @@ class Changes:
             rows = [(key, record.seq, record.data) for key, record in self._records.items()]
             await db.many(self._dialect.put(RECORDS), rows)
         if self._grown:
+            grow = f"""
+                UPDATE sessions SET next_seq = ?, last_activity = ?, bytes = bytes + ?, stale = ?,
+                info = ?, lease_until = {self._dialect.now} + ? WHERE session = ?
+            """  # noqa: S608 - a constant
             await db.many(
-                self._grow,
+                grow,
                 [
                     (
                         after.next_seq,
