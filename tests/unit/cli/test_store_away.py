@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 import anyio
 import pytest
 
+from tests.away import AwayStore
 from tests.unit.agent.scenes import agent
 from turnlog.cli import chatting, following
 from turnlog.cli.agents import AGENT_DEFAULTS
@@ -14,14 +15,13 @@ from turnlog.cli.options import DEFAULTS
 from turnlog.cli.terminal import Lines
 from turnlog.cli.turns import Talk
 from turnlog.commands import Prompt
-from turnlog.errors import NoSuchSession, StoreError, WriteFailed
+from turnlog.errors import NoSuchSession, StoreError
 from turnlog.events import AnyEvent
-from turnlog.stores.memory import MemoryStorage, MemoryStore
-from turnlog.stores.port import Batch, Queued
+from turnlog.stores.memory import MemoryStorage
 from turnlog.stores.store import Store
 
 
-class Away(MemoryStore):
+class Away(AwayStore):
     """A store that fails so many times.
 
     Attributes:
@@ -36,17 +36,6 @@ class Away(MemoryStore):
             return None
         self.failures -= 1
         return kind("no server there")
-
-    async def commit(self, batches: Sequence[Batch]) -> list[StoreError | None]:
-        """Store, unless it is away."""
-        error = self.fail(WriteFailed)
-        return await super().commit(batches) if error is None else [error] * len(batches)
-
-    async def inbox(self, session_id: str) -> list[Queued]:
-        """What waits, unless it is away."""
-        if (error := self.fail(StoreError)) is not None:
-            raise error
-        return await super().inbox(session_id)
 
     async def read(
         self, session_id: str, start: int, stop: int | None = None, *, chunks: bool = True

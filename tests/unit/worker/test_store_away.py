@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 
 import anyio
 import pytest
 
+from tests.away import AwayStore
 from tests.unit.agent.scenes import agent, assert_lawful, results
 from turnlog import tool
 from turnlog.commands import Prompt
@@ -14,14 +15,13 @@ from turnlog.errors import StaleWriter, StoreError, WriteFailed
 from turnlog.models.scripted import Call
 from turnlog.stores.memory import MemoryStorage, MemoryStore
 from turnlog.stores.patience import Patience
-from turnlog.stores.port import Batch, Queued
 from turnlog.stores.store import Store
 from turnlog.worker import Ran, Report, Skipped, Worker
 
 ANSWERS = ([Call("work", {}, id="c1")], ["It is done."])
 
 
-class Away(MemoryStore):
+class Away(AwayStore):
     """A store that is away whenever a test says so.
 
     Attributes:
@@ -38,17 +38,6 @@ class Away(MemoryStore):
             self.comes_back -= 1
             self.away = self.comes_back >= 0
         return kind("no server there") if self.away else None
-
-    async def commit(self, batches: Sequence[Batch]) -> list[StoreError | None]:
-        """Store, unless it is away."""
-        error = self.fail(WriteFailed)
-        return await super().commit(batches) if error is None else [error] * len(batches)
-
-    async def inbox(self, session_id: str) -> list[Queued]:
-        """What waits, unless it is away."""
-        if (error := self.fail(StoreError)) is not None:
-            raise error
-        return await super().inbox(session_id)
 
 
 class Scene:
